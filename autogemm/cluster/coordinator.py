@@ -18,6 +18,7 @@ from autogemm.cluster.request import ClusterRequest
 from autogemm.model.problem import Problem
 from autogemm.store import BestQuery, Store, database_place
 from autogemm.support.errors import ClusterError
+from autogemm.support.installing import how_to_install
 from autogemm.support.interrupt import stop_on_ctrl_c
 from autogemm.support.version import __version__
 from autogemm.tuning import Event, Sweep, Swept, TuneRequest, known_row
@@ -35,7 +36,6 @@ MOST_STRIKES = 2
 # Problems that a worker holds, the one on its GPU included.
 AHEAD = 2
 MOST_ATTEMPTS = 3
-INSTALL = "tuning on several GPUs needs Dask: pip install 'autogemm[cluster]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,8 @@ def tune_over(
     try:
         from autogemm.cluster.crew import opened_crew
     except ImportError as error:
-        raise ClusterError(INSTALL) from error
+        needed = f"tuning on several GPUs needs Dask: {how_to_install('cluster')}"
+        raise ClusterError(needed) from error
     place = database_place(db)
     is_server = "://" in place
     path = None if is_server or not Path(place).is_absolute() else Path(place)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
-from multiprocessing import resource_tracker
+from multiprocessing import active_children, resource_tracker
 from typing import Any
 
 import dask
@@ -142,7 +142,7 @@ def opened_crew(request: ClusterRequest, session: str) -> Iterator[Crew]:
         if request.is_running:
             client = stack.enter_context(_running(request))
         else:
-            client = stack.enter_context(_local(several_gpus(request.gpu)))
+            client = stack.enter_context(_local([gpu.number for gpu in several_gpus(request.gpu)]))
         crew = Crew(client, session)
         yield crew
         if request.is_running:
@@ -192,6 +192,7 @@ def _local(gpus: Sequence[int]) -> Iterator[Any]:
             for gpu, own in zip(gpus, cores, strict=True)
         }
         options = {"host": HOST, "port": 0, "dashboard": False, "dashboard_address": None}
+        before = set(active_children())
         with _deaf_to_ctrl_c():
             cluster = SpecCluster(  # type: ignore[no-untyped-call]
                 workers, {"cls": Scheduler, "options": options}, silence_logs=logging.CRITICAL
@@ -200,7 +201,11 @@ def _local(gpus: Sequence[int]) -> Iterator[Any]:
             with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
                 yield client
         finally:
-            cluster.close(CLOSE_S)
+            # Where a worker that died was just being started again, Dask waits for it in vain.
+            with suppress(TimeoutError):
+                cluster.close(CLOSE_S)
+            for process in set(active_children()) - before:
+                process.kill()
 
 
 def shared_cores(count: int) -> list[tuple[int, ...]]:

@@ -87,8 +87,8 @@ def names_several(gpu: str) -> bool:
     return gpu == ALL or "," in gpu
 
 
-def several_gpus(gpu: str) -> tuple[int, ...]:
-    """Return the numbers of the attached GPUs that ``all`` or ``0,2`` names, each once.
+def several_gpus(gpu: str) -> tuple[AttachedGpu, ...]:
+    """Return the attached GPUs that ``all`` or ``0,2`` names, each once.
 
     Raises DeviceError where there is no GPU, NotFoundError for a number that none has.
     """
@@ -96,7 +96,7 @@ def several_gpus(gpu: str) -> tuple[int, ...]:
     if not attached:
         raise DeviceError(f"no GPU: {why_no_gpu()}")
     if gpu == ALL:
-        return tuple(range(len(attached)))
+        return tuple(attached)
     numbers = tuple(dict.fromkeys(text.strip() for text in gpu.split(",") if text.strip()))
     for number in numbers:
         if not number.isdecimal() or int(number) >= len(attached):
@@ -106,7 +106,7 @@ def several_gpus(gpu: str) -> tuple[int, ...]:
             )
     if not numbers:
         raise UsageError(f"--gpu {gpu!r} names no GPU: write numbers, as in 0,2, or {ALL}")
-    return tuple(map(int, numbers))
+    return tuple(attached[int(number)] for number in numbers)
 
 
 @dataclass(frozen=True, slots=True)

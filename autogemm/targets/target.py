@@ -1,9 +1,10 @@
 """The protocols that others know targets by, the options of measuring, and what a bench times."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from autogemm.model.config import Value
@@ -122,8 +123,14 @@ class Target(Protocol):
     """The size ``MxNxK`` of these configs; empty where it is not known."""
     only_family: str | None = None
     """The name of the one family that it knows; None where it runs kernels of any."""
+    number: int | None = None
+    """The number of its GPU among those of its kind; None where no GPU is."""
+    phase_s: Mapping[str, float] = MappingProxyType({})
+    """Seconds of the last candidate that was measured, by phase, as far as they are known."""
     can_sanitize: bool = False
     """Whether `sanitize` watches a candidate's machine code."""
+    on_round: Callable[[int, int], None] | None = None
+    """Told by `finals`, in the caller's thread, how many of how many rounds are done."""
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Get ready for one problem: inputs, reference, baseline.
@@ -134,6 +141,10 @@ class Target(Protocol):
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         """Verify, then time. The outcome's status says what the candidate did wrong."""
+
+    def revive(self) -> None:
+        """Be ready for another candidate. Raises DeviceError where the GPU is lost."""
+        return
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
         """Re-time candidates and baseline interleaved, in random order, round after round.

@@ -6,6 +6,7 @@ from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept, known_row
 from autogemm.tuning.task.events import (
     Certifying,
     Event,
+    FinalsRound,
     FinalsStarted,
     Notice,
     SearchResumed,
@@ -22,6 +23,7 @@ __all__ = [
     "Certifier",
     "Certifying",
     "Event",
+    "FinalsRound",
     "FinalsStarted",
     "Notice",
     "Opened",

@@ -25,6 +25,7 @@ from autogemm.tuning.task.build import Builder
 from autogemm.tuning.task.events import (
     Certifying,
     Event,
+    FinalsRound,
     FinalsStarted,
     Notice,
     SustainedStarted,
@@ -69,6 +70,7 @@ class FinalsStage:
         if not candidates:
             return None
         self.on_event(FinalsStarted(len(candidates), request.rounds))
+        self.target.on_round = lambda done, total: self.on_event(FinalsRound(done, total))
         finals = self.target.finals(candidates, request.rounds, request.seed)
         finals = self.accuracy.kept(finals, request.seed, request.measure.objective)
         return FinalsResult(finals, tuple(candidates))
@@ -134,6 +136,7 @@ class FinalsStage:
             self.target,
             self.builder.compiler,
             progress=lambda step: self.on_event(Certifying(step)),
+            on_case=lambda step, done, total: self.on_event(Certifying(step, done, total)),
         )
         certificate = certifier.certify(candidate, self.request.problem, before)
         self.store.record_certificate(self.run_id, kernel_sha256, certificate)

@@ -11,14 +11,22 @@ from typing import Protocol
 from autogemm.compile import Compiler
 from autogemm.model.config import Value
 from autogemm.model.hardware.device import Device
-from autogemm.model.results.outcome import Environment, Objective, Provenance, StopRule
+from autogemm.model.results.outcome import (
+    Environment,
+    Finals,
+    Objective,
+    Outcome,
+    Provenance,
+    StopRule,
+)
 from autogemm.search import Search
 from autogemm.space import Family
 from autogemm.store import RunSpec, RunState, Store
-from autogemm.support.errors import CompilerMissingError
+from autogemm.support.errors import CompilerMissingError, DeviceError
 from autogemm.support.interrupt import stop_on_ctrl_c
 from autogemm.targets import Target
 from autogemm.tuning.finals import FinalsResult, FinalsStage
+from autogemm.tuning.loop.gpus import Gpus, prepared_gpus
 from autogemm.tuning.loop.joint import JointSearch, opening_for
 from autogemm.tuning.loop.ledger import Ledger
 from autogemm.tuning.loop.pipeline import Limits, Pipeline
@@ -49,20 +57,50 @@ class Placed(Protocol):
         """Whether its times are measured there."""
 
 
-def tune(
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a search needs of GPUs that are ready for its problem.
+
+    ``left_out`` has a line for each GPU that could not be made ready.
+    """
+
+    gpus: Gpus
+    left_out: Sequence[str]
+    accuracy: Accuracy
+    spaces: Spaces
+
+
+def prepare(request: TuneRequest, target: Target, more_targets: Sequence[Target] = ()) -> Prepared:
+    """Make the targets ready for the problem and build the spaces; nothing is stored yet.
+
+    Raises UsageError, NotFoundError, EmptySpaceError, FamilyError, DeviceError, RecordingError.
+    """
+    gpus, left_out = prepared_gpus([target, *more_targets], request.problem, request.measure)
+    accuracy = accuracy_for(request.max_error, gpus.first)
+    return Prepared(gpus, left_out, accuracy, spaces_for(request, gpus.first))
+
+
+def tune(  # noqa: PLR0913, PLR0917  # what a run consists of
     request: TuneRequest,
     target: Target,
     compiler: Compiler | None,
     store: Store,
     on_event: Listener = lambda event: None,
+    prepared: Prepared | None = None,
+    *,
+    more_targets: Sequence[Target] = (),
 ) -> TuneResult:
     """Search, record every trial, re-time the best beside cuBLAS, and say what was found.
+
+    ``more_targets`` are other GPUs of the same model, which measure candidates, too; finals are on
+    one of them. One that is lost is told, and the rest go on.
 
     With ``request.certify`` the winner is the fastest finalist that passes the checks of
     `autogemm.verify.certify`. There are no finals where the target lists configs without kernels.
 
     The same request resumes a run that was interrupted or killed. Ctrl-C ends the search after the
-    candidate on the GPU and skips the finals; a second one raises KeyboardInterrupt.
+    candidate on the GPU and skips the finals; a second one raises KeyboardInterrupt. ``prepared``
+    is what `prepare` returned for this request, where it was called before.
 
     Raises UsageError, EmptySpaceError, FamilyError, CompilerMissingError, DeviceError,
     RecordingError, StoreError, and CertificationError when no finalist passes; a candidate that
@@ -70,9 +108,11 @@ def tune(
     """
     if target.needs_cubin and compiler is None:
         raise CompilerMissingError("this target runs compiled kernels and there is no compiler")
-    target.prepare(request.problem, request.measure)
-    accuracy = accuracy_for(request.max_error, target)
-    spaces = spaces_for(request, target)
+    prepared = prepared or prepare(request, target, more_targets)
+    gpus, accuracy, spaces = prepared.gpus, prepared.accuracy, prepared.spaces
+    target = gpus.first
+    for notice in prepared.left_out:
+        on_event(Notice(notice))
     for caveat in spaces.caveats:
         on_event(Notice(caveat))
     spec = run_spec(request, target, compiler, spaces.families, spaces.fix)
@@ -85,7 +125,7 @@ def tune(
     if request.warm_start:
         starts = warm_starts(store.decided(), spec, spaces.families, run_id)
         spaces = warmed(spaces, starts)
-    run = _Run(request, target, compiler, store, on_event, spaces, spec, run_id, accuracy, starts)
+    run = _Run(request, gpus, compiler, store, on_event, spaces, spec, run_id, accuracy, starts)
     try:
         result = run.go()
     except BaseException:
@@ -145,7 +185,6 @@ class _Spent:
     """Totals of the searches of one call, which may be several with finals between them."""
 
     search_s: float = 0.0
-    busy_s: float = 0.0
     finals_s: float = 0.0
     num_reused: int = 0
     num_pruned: int = 0
@@ -156,7 +195,7 @@ class _Run:
     """One call of `tune`, once the run has its number."""
 
     request: TuneRequest
-    target: Target
+    gpus: Gpus
     compiler: Compiler | None
     store: Store
     on_event: Listener
@@ -168,8 +207,8 @@ class _Run:
 
     def go(self) -> TuneResult:
         """Search, then finals unless Ctrl-C came."""
-        request = self.request
-        builder = Builder(self.spaces.families, request.problem, self.target.device, self.compiler)
+        request, device, gpus = self.request, self.spec.device, self.gpus
+        builder = Builder(self.spaces.families, request.problem, device, self.compiler)
         ledger = Ledger(self.store, self.run_id, self.spec, self.accuracy)
         num_resumed = len(ledger.outcomes)
         self.on_event(
@@ -178,7 +217,7 @@ class _Run:
                 num_resumed=num_resumed,
                 families=self.spaces.sizes,
                 left_out=self.spaces.left_out,
-                baseline_us=self.target.baseline_us,
+                baseline_us=gpus.baseline_us,
                 best=ledger.best,
                 started_from=tuple(map(str, self.starts)),
             )
@@ -188,7 +227,7 @@ class _Run:
         return TuneResult(
             run_id=self.run_id,
             problem=request.problem,
-            device_name=self.target.device.name,
+            device_name=device.name,
             environment=self.spec.environment,
             provenance=self.spec.provenance,
             objective=self.spec.objective,
@@ -201,8 +240,9 @@ class _Run:
             families=self.spaces.sizes,
             search_s=spent.search_s,
             finals_s=spent.finals_s,
-            gpu_busy=spent.busy_s / spent.search_s if spent.search_s else 0.0,
+            gpu_busy=gpus.busy_s / (spent.search_s * gpus.num_at_start) if spent.search_s else 0.0,
             stopped_by=stopped_by,
+            phase_s=gpus.phases.seconds,
             max_error=None if math.isinf(self.accuracy.limit) else self.accuracy.limit,
         )
 
@@ -211,26 +251,26 @@ class _Run:
     ) -> tuple[FinalsResult | None, StopRule]:
         """Until finals confirm the ratio to stop at, or another rule ends the search."""
         request = self.request
-        stage = FinalsStage(
-            request, self.target, self.store, builder, self.run_id, self.on_event, self.accuracy
-        )
         rules = StopRules(request.until_ratio, request.until_gain)
         while True:
             stopped_by = self._search(builder, ledger, rules, spent)
-            if stopped_by is StopRule.INTERRUPTED or self.target.own_family is not None:
+            if stopped_by is StopRule.INTERRUPTED or self.gpus.first.own_family is not None:
                 return None, stopped_by
             best = ledger.best
             began = time.monotonic()
+
+            def is_last(
+                finals: Finals, rule: StopRule = stopped_by, best: Outcome | None = best
+            ) -> bool:
+                return rule is not StopRule.RATIO or rules.confirm(finals, best)
+
             try:
-                result = stage.run(ledger.outcomes)
-                if result is None:
-                    return None, stopped_by
-                is_final = stopped_by is not StopRule.RATIO or rules.confirm(result.finals, best)
-                if is_final:
-                    result = stage.certify(stage.sustain(result))
-                stage.record(result)
+                decided = self._decided(builder, ledger, is_last)
             except KeyboardInterrupt:
                 return None, StopRule.INTERRUPTED
+            if decided is None:
+                return None, stopped_by
+            result, is_final = decided
             if result.finals.disqualified or not is_final:
                 # A disqualified candidate is no trial's success any more.
                 ledger.reload()
@@ -239,6 +279,36 @@ class _Run:
                 return result, stopped_by
             assert request.until_ratio is not None, "the rule that ended the search"
             self.on_event(SearchResumed(result.finals, request.until_ratio))
+
+    def _decided(
+        self, builder: Builder, ledger: Ledger, is_last: Callable[[Finals], bool]
+    ) -> tuple[FinalsResult, bool] | None:
+        """Finals on one GPU, stored, and whether they are the last; None without a candidate.
+
+        Where that GPU is lost meanwhile they are held on the next one.
+        """
+        while True:
+            stage = FinalsStage(
+                *(self.request, self.gpus.first, self.store, builder, self.run_id, self.on_event),
+                self.accuracy,
+            )
+            try:
+                result = stage.run(ledger.outcomes)
+                if result is None:
+                    return None
+                if is_final := is_last(result.finals):
+                    result = stage.certify(stage.sustain(result))
+            except DeviceError as error:
+                if not self.gpus.lose_first(error):
+                    raise
+                self._tell_news()
+            else:
+                stage.record(result)
+                return result, is_final
+
+    def _tell_news(self) -> None:
+        for line in self.gpus.news():
+            self.on_event(Notice(line))
 
     def _search(
         self, builder: Builder, ledger: Ledger, rules: StopRules, spent: _Spent
@@ -270,18 +340,19 @@ class _Run:
             def look() -> None:
                 nonlocal ended_by
                 gain = joint.expected_improvement
-                ended_by = ended_by or rules.reached(ledger.best, self.target.baseline_us, gain)
+                ended_by = ended_by or rules.reached(ledger.best, self.gpus.baseline_us, gain)
                 if ended_by is not None:
                     stop.set()
 
             def on_trial(trial: TrialDone) -> None:
+                self._tell_news()
                 self.on_event(replace(trial, elapsed_s=trial.elapsed_s + spent.search_s))
                 look()
 
             look()
             pipeline = Pipeline(
                 builder,
-                self.target,
+                self.gpus,
                 joint,
                 ledger,
                 limits=limits,
@@ -291,9 +362,9 @@ class _Run:
                 prune=request.prune and self.spec.objective is Objective.TIME,
             )
             pipeline.run(stop)
+        self._tell_news()
         spent.num_reused += pipeline.num_reused
         spent.num_pruned += pipeline.num_pruned
-        spent.busy_s += pipeline.busy_s
         spent.search_s += pipeline.elapsed_s
         if stop.by_user:
             return StopRule.INTERRUPTED

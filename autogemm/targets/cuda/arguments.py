@@ -68,15 +68,23 @@ def encode(tensor_map: TensorMap, address: int, into: RawMap) -> None:
     """
     element = tensor_map.element
     ld_bytes = element.size_bytes * tensor_map.ld
+    extent: tuple[int, ...] = tensor_map.extent
+    box: tuple[int, ...] = tensor_map.box
+    pitches: tuple[int, ...] = (ld_bytes,)
+    if tensor_map.matrices is not None:
+        extent = (*extent, tensor_map.matrices)
+        pitches = (ld_bytes, element.size_bytes * tensor_map.matrix_ld)
+        box = (*box, 1)
+    rank = len(extent)
     status = _driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(ctypes.addressof(into)),
         element.tensor_map_number,
-        2,
+        rank,
         ctypes.c_void_p(address + tensor_map.offset_bytes),
-        (ctypes.c_uint64 * 2)(*tensor_map.extent),
-        (ctypes.c_uint64 * 1)(ld_bytes),
-        (ctypes.c_uint32 * 2)(*tensor_map.box),
-        (ctypes.c_uint32 * 2)(1, 1),
+        (ctypes.c_uint64 * rank)(*extent),
+        (ctypes.c_uint64 * (rank - 1))(*pitches),
+        (ctypes.c_uint32 * rank)(*box),
+        (ctypes.c_uint32 * rank)(*[1] * rank),
         NONE,
         SWIZZLES[tensor_map.swizzle_bytes],
         L2_PROMOTION,
@@ -84,10 +92,10 @@ def encode(tensor_map: TensorMap, address: int, into: RawMap) -> None:
     )
     if status:
         columns, rows = tensor_map.extent
-        box = "x".join(map(str, reversed(tensor_map.box)))
+        shown = "x".join(map(str, reversed(tensor_map.box)))
         raise DeviceError(
             f"the driver makes no tensor map of {tensor_map.matrix} (CUDA error {status}): "
-            f"{element} {rows}x{columns}, {ld_bytes} bytes from row to row, box {box}, swizzle "
+            f"{element} {rows}x{columns}, {ld_bytes} bytes from row to row, box {shown}, swizzle "
             f"{tensor_map.swizzle_bytes}"
         )
 

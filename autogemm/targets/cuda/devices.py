@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from autogemm.model.hardware.device import Device
 from autogemm.support.child_process import child_environment
+from autogemm.support.installing import how_to_install
 
 PROBE_DEADLINE_S = 120.0
-INSTALL_CUPY = "CuPy is not installed: pip install 'autogemm[cuda12]'"
 # cudaDeviceAttr, by Device field; the numbers are the CUDA runtime's stable ABI.
 DEVICE_ATTRIBUTES = {
     "num_sms": 16,
@@ -57,11 +57,16 @@ def why_no_device() -> str:
     return probed().reason
 
 
+def no_cupy() -> str:
+    """Return the line that says that CuPy is missing, and how to install it."""
+    return f"CuPy is not installed: {how_to_install('cuda12')}"
+
+
 @functools.cache
 def probed() -> ProbeResult:
     """Ask once per process."""
     if importlib.util.find_spec("cupy") is None:
-        return ProbeResult((), INSTALL_CUPY)
+        return ProbeResult((), no_cupy())
     command = [sys.executable, "-P", "-m", "autogemm.targets.cuda.worker.probe"]
     try:
         done = subprocess.run(

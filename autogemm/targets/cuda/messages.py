@@ -1,6 +1,7 @@
 """Requests to a worker and its replies: frozen values, pickled."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import Candidate, CompiledKernel
@@ -113,11 +114,15 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The outcome of a candidate. ``poisoned``: the worker can not be trusted with another one."""
+    """The outcome of a candidate. ``poisoned``: the worker can not be trusted with another one.
+
+    ``seconds`` says by phase what it took.
+    """
 
     outcome: Outcome
     baseline_us: float | None
     poisoned: bool = False
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The CUDA target: a GPU behind a worker process that candidates may hang, crash or poison."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
@@ -20,7 +20,13 @@ from autogemm.model.results.outcome import (
     Sustained,
 )
 from autogemm.support import errors
-from autogemm.support.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
+from autogemm.support.child_process import (
+    ChildDiedError,
+    ChildError,
+    ChildHungError,
+    ChildProcess,
+    Progress,
+)
 from autogemm.support.errors import AutogemmError, DeviceError, UsageError
 from autogemm.targets import GpuTarget, MeasureOptions
 from autogemm.targets.cuda import messages
@@ -62,12 +68,13 @@ class CudaTarget(GpuTarget):
     can_sanitize = True
 
     def __init__(self, device_index: int = 0, *, backend: str = CUDA_BACKEND) -> None:
-        self._device_index = device_index
+        self.number: int = device_index
         self._backend = backend
         self._worker: ChildProcess | None = None
         self._prepare: messages.Prepare | None = None
         self.baseline_us: float | None = None
         self.baseline_error: float | None = None
+        self.phase_s: Mapping[str, float] = {}
         self._closed = False
         started = self._start_worker()
         self.device = started.device
@@ -86,6 +93,7 @@ class CudaTarget(GpuTarget):
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         """Verify, then time. What the candidate did wrong is the outcome's status."""
         begin = time.perf_counter()
+        self.phase_s = {}
         outcome, is_final = self._measure(candidate, best_us)
         if not is_final:
             # Without a new worker this outcome stays, and the next candidate meets the error.
@@ -112,6 +120,10 @@ class CudaTarget(GpuTarget):
             outcome = outcome_without_times(candidate, Status.CRASHED, str(error))
             return outcome, self._closed or not isinstance(error, ChildDiedError)
         return outcome, worker.alive or outcome.status is not Status.WRONG_RESULT
+
+    def revive(self) -> None:
+        """Replace a worker that is gone, so that another candidate can be measured."""
+        self._ready_worker()
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
         """Re-time candidates and baseline interleaved, in random order, round after round.
@@ -204,7 +216,7 @@ class CudaTarget(GpuTarget):
 
         The plan must be that of ``problem``, which should be small: the tools are slow.
         """
-        return sanitize(Job(candidate, problem, self._device_index), deadline_s)
+        return sanitize(Job(candidate, problem, self.number), deadline_s)
 
     def close(self) -> None:
         """Free the GPU and end the worker. May be called twice."""
@@ -226,7 +238,10 @@ class CudaTarget(GpuTarget):
         else:
             deadline_s += ENERGY_FINALS_S
         reply = worker.ask(
-            messages.RunFinals(candidates, rounds, seed), deadline_s, options.host_memory_bytes
+            messages.RunFinals(candidates, rounds, seed),
+            deadline_s,
+            options.host_memory_bytes,
+            self._tell_round,
         )
         if isinstance(reply, Finals):
             return reply
@@ -234,6 +249,10 @@ class CudaTarget(GpuTarget):
             worker.kill()
             raise ChildDiedError(reply.message)
         raise self._unexpected(reply)
+
+    def _tell_round(self, progress: Progress) -> None:
+        if self.on_round is not None:
+            self.on_round(progress.done, progress.total)
 
     def _finish_alone(
         self, candidates: tuple[Candidate, ...], rounds: int, seed: int
@@ -259,6 +278,7 @@ class CudaTarget(GpuTarget):
         match reply:
             case messages.Measured():
                 self.baseline_us = reply.baseline_us
+                self.phase_s = reply.seconds
                 if reply.poisoned:
                     worker.kill()
                 return reply.outcome
@@ -305,7 +325,7 @@ class CudaTarget(GpuTarget):
         self._worker = ChildProcess(
             "autogemm.targets.cuda.worker.process", [self._backend], replies=get_args(Reply)
         )
-        reply = self._ask_or_fail(messages.Start(self._device_index), START_DEADLINE_S)
+        reply = self._ask_or_fail(messages.Start(self.number), START_DEADLINE_S)
         if not isinstance(reply, messages.Started):
             self._worker.kill()
             raise self._unexpected(reply)

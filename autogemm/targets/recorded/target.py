@@ -47,7 +47,10 @@ class RecordedTarget(RecordedPlace):
         self._held = [item for item in held if not families or item[1].family in families]
         if not self._held:
             of_family = f" of the family {' or '.join(map(repr, families))}" if families else ""
-            raise NotFoundError(f"no recording{of_family} in {place}; a GPU is needed")
+            there = f"; recorded there: {_listed(held)}" if held else ""
+            raise NotFoundError(
+                f"no recording{of_family} in {place}{there}; tune one of these or run on a GPU"
+            )
         self._columns: dict[str, list[Value]] = {}
         self._rows: dict[frozenset[tuple[str, Value]], int] = {}
         self._use(*self._held[0])
@@ -91,13 +94,9 @@ class RecordedTarget(RecordedPlace):
         }
 
     def _not_held(self, problem: Problem) -> str:
-        by_device: dict[str, list[str]] = {}
-        for _, recording in self._held:
-            labels = by_device.setdefault(recording.source.device.name, [])
-            labels.append(recording.problem.label)
-        held = "; ".join(f"{', '.join(labels)} ({name})" for name, labels in by_device.items())
         return (
-            f"no recording holds {problem.label}; held: {held}; tune one of these or run on a GPU"
+            f"no recording holds {problem.label}; recorded: {_listed(self._held)}; tune one of "
+            "these or run on a GPU"
         )
 
     def restriction(self, family: Family) -> dict[str, tuple[Value, ...]]:
@@ -286,6 +285,17 @@ def open_recorded(place: Path | None, families: Collection[str]) -> RecordedTarg
     if place is not None and place.is_file() and listed_format(place):
         return ListedTarget(place)
     return RecordedTarget(place, families)
+
+
+def _listed(held: Sequence[tuple[Path, Recording]]) -> str:
+    """Return the problems of recordings in one line, by GPU and family."""
+    problems: dict[tuple[str, str], list[str]] = {}
+    for _, one in held:
+        place = (one.source.device.name, one.family)
+        problems.setdefault(place, []).append(one.problem.label)
+    return "; ".join(
+        f"{', '.join(labels)} ({family}, {gpu})" for (gpu, family), labels in problems.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)

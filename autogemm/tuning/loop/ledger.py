@@ -48,8 +48,8 @@ class Ledger:
 
     @property
     def best_us(self) -> float | None:
-        """The time of the best, None while there is none."""
-        return self.best.time_us if self.best is not None else None
+        """The time of the best at the pace of the run's first GPU, None while there is none."""
+        return self.best.comparable_us if self.best is not None else None
 
     def known(self, source: KernelSource) -> Outcome | None:
         """A lasting outcome of the same kernel from this run, or an earlier one in the same place

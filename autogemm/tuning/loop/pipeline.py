@@ -1,8 +1,8 @@
 """The search loop: compile ahead, measure without a pause, record, then tell and ask again.
 
-Four places work at once: the compiler's processes, the thread that waits for the target, the one in
-which the search is asked and told, and the calling thread, which hands over and records. What is
-not in the store yet is lost by a kill, and nothing else.
+Four places work at once: the compiler's processes, a thread for each GPU, the one in which the
+search is asked and told, and the calling thread, which hands over and records. What is not in the
+store yet is lost by a kill, and nothing else.
 """
 
 import math
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from autogemm.model.kernel import KernelSource
 from autogemm.model.results.outcome import Outcome, Provenance
-from autogemm.targets import Target
-from autogemm.tuning.loop.gpu_queue import DEPTH, GpuQueue
+from autogemm.tuning.loop.gpu_queue import GpuQueue
+from autogemm.tuning.loop.gpus import Gpus
 from autogemm.tuning.loop.ledger import Ledger
 from autogemm.tuning.loop.triage import Pending, Triage
 from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
@@ -57,7 +57,7 @@ class Pipeline:
     def __init__(  # noqa: PLR0913  # the parts that meet here
         self,
         builder: Builder,
-        target: Target,
+        gpus: Gpus,
         searcher: "JointSearch",
         ledger: Ledger,
         *,
@@ -67,18 +67,20 @@ class Pipeline:
         prune: bool = False,
     ) -> None:
         self._builder = builder
-        self._target = target
+        self._gpus = gpus
         self._searcher = searcher
         self._ledger = ledger
         self._limits = limits
         self._on_trial = on_trial
         self._accuracy = accuracy
         # A replay costs no GPU's time.
-        prune = prune and target.provenance is Provenance.MEASURED
-        self._triage = Triage(builder, ledger, target.device, prune=prune)
+        self._is_replay = gpus.first.provenance is Provenance.RECORDED
+        self._triage = Triage(
+            builder, ledger, gpus.first.device, prune=prune and not self._is_replay
+        )
         self._next_number = ledger.next_number
         self._pending: deque[Pending] = deque()
-        self._queue: GpuQueue[Pending] = GpuQueue(target, lambda: ledger.best_us)
+        self._queue: GpuQueue[Pending] = GpuQueue(gpus, lambda: ledger.best_us)
         # Measured or decided, and not in the store yet.
         self._ended: deque[tuple[Pending, Outcome]] = deque()
         self._search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
@@ -90,11 +92,6 @@ class Pipeline:
         self.num_pruned = 0
         self.elapsed_s = 0.0
 
-    @property
-    def busy_s(self) -> float:
-        """Seconds in which a candidate was verified and timed."""
-        return self._queue.busy_s
-
     def run(self, stop: threading.Event) -> None:
         """Until a limit is reached, the space is used up, or ``stop`` is set. Once.
 
@@ -102,10 +99,10 @@ class Pipeline:
         compiled is dropped.
         """
         self._started = time.monotonic()
-        is_replay = self._target.provenance is Provenance.RECORDED
+        busy_before_s = self._gpus.busy_s
         try:
             while not stop.is_set() and self._seconds() < self._limits.budget_s:
-                if not (self._replay_turn() if is_replay else self._turn()):
+                if not (self._replay_turn() if self._is_replay else self._turn()):
                     break
             for pending, outcome in self._queue.finish():
                 self._settle(pending, outcome)
@@ -118,6 +115,8 @@ class Pipeline:
             # Its tables are closed next: not while it is at work on them.
             self._search_thread.shutdown(wait=True, cancel_futures=True)
             self.elapsed_s = self._seconds()
+            busy_s = self._gpus.busy_s - busy_before_s
+            self._gpus.phases.add("idle", self.elapsed_s * self._gpus.num_at_start - busy_s)
 
     def _seconds(self) -> float:
         return time.monotonic() - self._started
@@ -150,7 +149,7 @@ class Pipeline:
             if pending.compiling is not None and not pending.compiling.done():
                 wait([pending.compiling], timeout=TICK_S)
                 return True
-            pending.outcome = self._target.measure(
+            pending.outcome = self._gpus.first.measure(
                 pending.building.candidate(), self._ledger.best_us
             )
         if pending.outcome is not None:
@@ -159,15 +158,12 @@ class Pipeline:
         return True
 
     def _ahead(self) -> int:
-        """Configs in flight so that the GPU never waits, but no more: each was asked for in
-        ignorance of those before it. By Little's law one is compiled per measuring time if
-        compile time / measuring time of them are compiled at once.
+        """Configs in flight so that no GPU ever waits, but no more: each was asked for in
+        ignorance of those before it.
         """
-        queue = self._queue
-        if not queue.mean_measure_s:
-            return min(self._limits.ahead, FIRST_AHEAD)
-        compiling = math.ceil(queue.mean_compile_s / queue.mean_measure_s)
-        return min(self._limits.ahead, DEPTH + compiling)
+        others, compiling = len(self._gpus) - 1, self._queue.num_compiling
+        ahead = FIRST_AHEAD + others if compiling is None else self._queue.depth + compiling
+        return min(self._limits.ahead + others, ahead)
 
     @property
     def _in_flight(self) -> list[Pending]:
@@ -183,8 +179,18 @@ class Pipeline:
 
     def _ask(self) -> _Asked | None:
         """Ask and render, in the search's thread, where nothing waits for it."""
-        proposal = self._searcher.ask()
-        return (proposal, self._builder.render(proposal.config)) if proposal else None
+        phases = self._gpus.phases
+        with phases.during("ask"):
+            proposal = self._searcher.ask()
+        if proposal is None:
+            return None
+        with phases.during("render"):
+            return proposal, self._builder.render(proposal.config)
+
+    def _tell(self, proposal: "Proposal", outcome: Outcome) -> None:
+        """Tell, in the search's thread."""
+        with self._gpus.phases.during("tell"):
+            self._searcher.tell(proposal, outcome)
 
     def _take_asked(self) -> None:
         if self._asking is not None and self._asking.done():
@@ -211,6 +217,7 @@ class Pipeline:
                 self._queue.has_room and pending.building is not None and pending.building.is_ready
             ):
                 self._pending.remove(pending)
+                self._gpus.phases.add("compile", time.monotonic() - pending.asked_at)
                 self._queue.put(pending, pending.building.candidate())
 
     def _wait(self) -> None:
@@ -220,17 +227,17 @@ class Pipeline:
             for pending in self._pending
             if pending.compiling is not None and not pending.compiling.done()
         ]
-        futures += [one for one in (self._queue.measuring, self._asking) if one is not None]
+        futures += self._queue.measuring
+        futures += [self._asking] if self._asking is not None else []
         if futures:
             wait(futures, timeout=TICK_S, return_when=FIRST_COMPLETED)
 
     def _settle(self, pending: Pending, outcome: Outcome) -> None:
         """Into the store first: what the search has heard of is never lost."""
         outcome = self._accuracy.judged(outcome)
-        improved = self._ledger.record(pending.number, outcome, pending.source)
-        self._telling.append(
-            self._search_thread.submit(self._searcher.tell, pending.proposal, outcome)
-        )
+        with self._gpus.phases.during("store"):
+            improved = self._ledger.record(pending.number, outcome, pending.source)
+        self._telling.append(self._search_thread.submit(self._tell, pending.proposal, outcome))
         while self._telling and self._telling[0].done():
             self._telling.popleft().result()
         self.num_reused += pending.is_reused
@@ -244,7 +251,7 @@ class Pipeline:
                 reused=pending.is_reused,
                 num_trials=len(self._ledger.outcomes),
                 elapsed_s=self._seconds(),
-                baseline_us=self._target.baseline_us,
+                baseline_us=self._gpus.baseline_us,
             )
         )
 

@@ -44,13 +44,13 @@ class StopRules:
         confirmed = finals.winner.ratio
         if self._until_ratio is None or confirmed >= self._until_ratio:
             return True
-        if best is not None and best.time_us is not None:
-            self._needed_us = best.time_us * confirmed / self._until_ratio
+        if best is not None and best.comparable_us is not None:
+            self._needed_us = best.comparable_us * confirmed / self._until_ratio
         return False
 
     def _is_fast_enough(self, best: Outcome | None, baseline_us: float | None) -> bool:
-        if self._until_ratio is None or best is None or best.time_us is None:
+        if self._until_ratio is None or best is None or best.comparable_us is None:
             return False
         if self._needed_us is not None:
-            return best.time_us <= self._needed_us
-        return baseline_us is not None and baseline_us >= self._until_ratio * best.time_us
+            return best.comparable_us <= self._needed_us
+        return baseline_us is not None and baseline_us >= self._until_ratio * best.comparable_us

@@ -58,6 +58,14 @@ class FinalsStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class FinalsRound:
+    """So many rounds of the finals are done; a recording has none."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class SustainedStarted:
     """Winner and baseline run each alone, four runs of that many seconds in all."""
 
@@ -74,9 +82,11 @@ class SearchResumed:
 
 @dataclass(frozen=True, slots=True)
 class Certifying:
-    """The winner is being checked further: what is done now."""
+    """The winner is being checked further: what is done now, and how many of its cases are done."""
 
     step: str
+    done: int = 0
+    total: int = 0
 
 
 Event = (
@@ -85,6 +95,7 @@ Event = (
     | SearchStarted
     | TrialDone
     | FinalsStarted
+    | FinalsRound
     | SustainedStarted
     | SearchResumed
 )

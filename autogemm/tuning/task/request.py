@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from autogemm.model.results.outcome import (
     Status,
     StopRule,
 )
+from autogemm.model.results.shown import finals_html, html_table, speed_words
 from autogemm.space import Family
 from autogemm.support.errors import UsageError
 from autogemm.targets import MeasureOptions
@@ -124,6 +126,11 @@ class TuneRequest:
                 f"name one family or more, each once, got {', '.join(names) or 'none'}"
             )
 
+    def share_done(self, num_trials: int, elapsed_s: float) -> float:
+        """Return the share of the search that is over: of trials or time, whichever is more."""
+        of_trials = num_trials / (self.trials or math.inf)
+        return min(1.0, max(of_trials, elapsed_s / (self.budget_s or math.inf)))
+
 
 @dataclass(frozen=True, slots=True)
 class SearchedFamily:
@@ -141,8 +148,9 @@ class TuneResult:
     ``certificate`` is the winner's, None where none was asked for or a recording was replayed.
 
     ``search_s`` and ``finals_s`` are seconds of this call, ``gpu_busy`` the share of ``search_s``
-    in which a candidate was being measured. ``stopped_by`` is what ended the search, ``max_error``
-    the largest relative error that the winner may have, None if any.
+    in which a candidate was being measured, the mean of all GPUs. ``stopped_by`` is what ended the
+    search, ``max_error`` the largest relative error that the winner may have, None if any.
+    ``phase_s`` are seconds of the search by phase.
     """
 
     run_id: int
@@ -163,6 +171,42 @@ class TuneResult:
     gpu_busy: float
     stopped_by: StopRule
     max_error: float | None = None
+    phase_s: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def ms_by_phase(self) -> dict[str, float]:
+        """Milliseconds for each candidate of this call that was asked for, by phase.
+
+        ``ask``, ``render`` and ``tell`` are of the search's thread, ``store`` of the main one;
+        ``compile`` lasts from asking to a free place in the GPU's queue. On the GPU are ``load``,
+        ``verify``, ``time``, ``baseline``, and ``hand over``, which is what its worker takes
+        besides; ``idle`` is the time in which a GPU had no candidate. Phases of different
+        candidates overlap: the sum is more than the time passed.
+        """
+        done = max(1, self.num_trials - self.num_resumed)
+        return {name: 1e3 * seconds / done for name, seconds in self.phase_s.items()}
+
+    def __repr__(self) -> str:
+        return f"<TuneResult: {self._words}, {self._speed}>"
+
+    def _repr_html_(self) -> str:
+        """Return the finals as a table for a notebook; without finals, the best trial in words."""
+        if self.finals is None:
+            return html_table(self._words, ("best",), [(self._speed,)])
+        return finals_html(self._words, self.problem, self.finals)
+
+    @property
+    def _words(self) -> str:
+        end = f"{self.num_trials} trials, stopped by {self.stopped_by}"
+        where = f"{self.problem.label} on {self.device_name}"
+        return f"run {self.run_id}, {where}, {self.provenance}, {end}"
+
+    @property
+    def _speed(self) -> str:
+        if self.finals is None:
+            return speed_words(self.problem, self.best.time_us if self.best is not None else None)
+        winner = self.finals.winner
+        return f"{speed_words(self.problem, winner.time_us, winner.ratio)}, {winner.name}"
 
     @property
     def interrupted(self) -> bool:
@@ -195,6 +239,17 @@ class TuneResult:
         """How many trials ended in which status; statuses that did not occur are left out."""
         ends = [outcome.status for outcome in self.outcomes]
         return {status: ends.count(status) for status in Status if status in ends}
+
+    @property
+    def trials_by_gpu(self) -> dict[int, int]:
+        """Trials by the number of the GPU that measured them; empty where one measured all."""
+        return dict(
+            sorted(
+                Counter(
+                    one.gpu_number for one in self.outcomes if one.gpu_number is not None
+                ).items()
+            )
+        )
 
     def of_family(self, name: str) -> tuple[Outcome, ...]:
         """The outcomes of one family's configs."""

@@ -20,6 +20,7 @@ from autogemm.model.results.outcome import (
     Sustained,
 )
 from autogemm.support.errors import DeviceError, UsageError
+from autogemm.support.phases import Phases
 from autogemm.support.version import __version__
 from autogemm.targets import BenchTimes, MeasureOptions
 from autogemm.targets.cuda.messages import (
@@ -38,7 +39,7 @@ from autogemm.targets.cuda.messages import (
 )
 from autogemm.targets.cuda.worker.bench import run_bench
 from autogemm.targets.cuda.worker.ceilings import measured_ceilings
-from autogemm.targets.cuda.worker.finals import run_finals
+from autogemm.targets.cuda.worker.finals import Report, run_finals
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, forget_overrides
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 from autogemm.targets.cuda.worker.gpu.launching import CandidateError
@@ -71,6 +72,8 @@ class CudaBackend:
     """The worker's side of :class:`autogemm.targets.cuda.CudaTarget`."""
 
     def __init__(self) -> None:
+        self.report: Report = lambda done, total: None
+        """Told how far a long answer is."""
         self._gpu: Gpu | None = None
         self._cublas: Cublas | None = None
         self._prepared_problem: PreparedProblem | None = None
@@ -110,17 +113,18 @@ class CudaBackend:
 
     def measure(self, request: Measure) -> Measured:
         """Verify and time. Raises UsageError before prepare()."""
-        prepared = self._ready_problem()
+        prepared, phases = self._ready_problem(), Phases()
         begin = time.perf_counter()
         try:
             with blamed_on_candidate(prepared.gpu):
-                outcome = measured_outcome(prepared, request, begin)
-                self._follow_baseline(prepared, request, outcome, begin)
+                outcome = measured_outcome(prepared, request, begin, phases)
+                with phases.during("baseline"):
+                    self._follow_baseline(prepared, request, outcome, begin)
         except CandidateError as error:
             outcome = outcome_without_times(request.candidate, error.status, error.reason)
-            return Measured(outcome, self._baseline_us, poisoned=error.poisoned)
+            return Measured(outcome, self._baseline_us, error.poisoned, phases.seconds)
         poisoned = outcome.status is Status.WRONG_RESULT and not prepared.intact()
-        return Measured(outcome, self._baseline_us, poisoned=poisoned)
+        return Measured(outcome, self._baseline_us, poisoned, phases.seconds)
 
     def _follow_baseline(
         self, prepared: PreparedProblem, request: Measure, outcome: Outcome, begin: float
@@ -140,7 +144,7 @@ class CudaBackend:
 
     def finals(self, request: RunFinals) -> Finals:
         """Interleaved rounds. Raises DeviceError when no candidate is right any more."""
-        return run_finals(self._ready_problem(), request)
+        return run_finals(self._ready_problem(), request, self.report)
 
     def sustained(self, request: RunSustained) -> Sustained:
         """Winner and baseline each alone. Raises CandidateError, DeviceError."""
@@ -173,14 +177,19 @@ class CudaBackend:
         )
 
 
-def measured_outcome(prepared: PreparedProblem, request: Measure, begin: float) -> Outcome:
+def measured_outcome(
+    prepared: PreparedProblem, request: Measure, begin: float, phases: Phases
+) -> Outcome:
     """The outcome of a candidate that breaks nothing. Raises CandidateError otherwise."""
-    contestant = prepared.contestant(request.candidate)
+    with phases.during("load"):
+        contestant = prepared.contestant(request.candidate)
     try:
-        checked = prepared.check(contestant)
+        with phases.during("verify"):
+            checked = prepared.check(contestant)
         if checked.complaint:
             return ended(request.candidate, Status.WRONG_RESULT, checked, checked.complaint)
-        return timed_outcome(prepared, request, contestant, checked, begin)
+        with phases.during("time"):
+            return timed_outcome(prepared, request, contestant, checked, begin)
     finally:
         contestant.unload()
 

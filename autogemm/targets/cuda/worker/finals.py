@@ -1,7 +1,7 @@
 """The finals on a GPU: contestants timed in interleaved rounds and checked after each of them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -42,6 +42,9 @@ CHECKS_IN_A_ROW = 22
 ENERGY_ROUNDS = 5
 SPARE_ENERGY_ROUNDS = 2
 
+# Told how many of how many rounds are done.
+Report = Callable[[int, int], None]
+
 
 class Rechecks:
     """Compares results with the reference after each round, on both inputs in turn.
@@ -51,9 +54,14 @@ class Rechecks:
     """
 
     def __init__(
-        self, prepared: PreparedProblem, contestants: Sequence[Contestant], rounds: int
+        self,
+        prepared: PreparedProblem,
+        contestants: Sequence[Contestant],
+        rounds: int,
+        report: Report = lambda done, total: None,
     ) -> None:
         self._prepared_problem = prepared
+        self._report, self._rounds, self._num_rounds = report, rounds, 0
         self._contestants = contestants
         per_round = math.ceil((MIN_CHECKS - CHECKS_IN_A_ROW) / rounds)
         # Each contestant has had so many once all rounds are over.
@@ -63,7 +71,7 @@ class Rechecks:
         self.complaints: dict[int, str] = {}
 
     def after_round(self) -> None:
-        """Check those that were right so far, until all checks are made.
+        """Check those that were right so far, until all checks are made; report the round.
 
         Timing then goes on from the C that it began with.
         """
@@ -73,6 +81,8 @@ class Rechecks:
                 if place not in self.complaints:
                     self._check(place, contestant)
         self._prepared_problem.result.reset(self._prepared_problem.timed[0])
+        self._num_rounds += 1
+        self._report(self._num_rounds, self._rounds)
 
     def _check(self, place: int, contestant: Contestant) -> None:
         complaint = self._prepared_problem.complaint_once(contestant, integers=self._done % 2 == 1)
@@ -115,8 +125,12 @@ class Finalist:
         )
 
 
-def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
+def run_finals(
+    prepared: PreparedProblem, request: RunFinals, report: Report = lambda done, total: None
+) -> Finals:
     """Time and verify all in rounds. A candidate that is wrong at any time is disqualified.
+
+    ``report`` is told after each round how many of how many are done.
 
     All calls of the library that are near its fastest take part in all rounds; the fastest over the
     rounds is the baseline. Raises DeviceError when no candidate is left, or no call is right. A
@@ -139,7 +153,7 @@ def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
         loaded.callback(timed.clear)
         loaded.callback(stopwatches.clear)
         used = stopwatches[0].method
-        rechecks = Rechecks(prepared, [one.runs for one in candidates], request.rounds)
+        rechecks = Rechecks(prepared, [one.runs for one in candidates], request.rounds, report)
         rounds = timed_rounds(prepared, finalists, stopwatches, request, rechecks)
         conclude(prepared, calls, candidates, rechecks)
         baseline = chosen_baseline(calls)

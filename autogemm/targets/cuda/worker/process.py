@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from autogemm.support.child_process import become_child
+from autogemm.support.child_process import Progress, become_child
 from autogemm.support.errors import AutogemmError
 from autogemm.targets.cuda import messages
 from autogemm.targets.cuda.messages import Reply
@@ -22,6 +22,7 @@ def main(pipe_fd: int, backend_path: str) -> None:
     """Serve requests until the parent hangs up."""
     connection = become_child(pipe_fd)
     backend = load_backend(backend_path)
+    backend.report = lambda done, total: connection.send(Progress(done, total))
     while True:
         try:
             request = connection.recv()

@@ -16,6 +16,7 @@ from autogemm.targets.cuda.tools.profiler import NUM_WARM_LAUNCHES
 from autogemm.targets.cuda.tools.sanitizer import Job
 from autogemm.targets.cuda.worker.gpu.bare import BareGpu, others_placed, placed
 from autogemm.targets.cuda.worker.gpu.launching import LoadedKernel, gemm_arguments
+from autogemm.targets.cuda.worker.sanitized import stacked_shapes
 
 
 def run(job: Job) -> None:
@@ -25,10 +26,11 @@ def run(job: Job) -> None:
     generator = np.random.default_rng(1)
     a, b, c = (
         placed(gpu, stored(generator.uniform(-1.0, 1.0, shape), element), ld, element)
-        for shape, ld, element in (
-            (problem.a_shape, problem.lda, problem.dtype.ab),
-            (problem.b_shape, problem.ldb, problem.dtype.ab),
-            ((problem.m, problem.n), problem.ldc, problem.dtype.c),
+        for shape, ld, element in zip(
+            stacked_shapes(problem),
+            (problem.lda, problem.ldb, problem.ldc),
+            (problem.dtype.ab, problem.dtype.ab, problem.dtype.c),
+            strict=True,
         )
     )
     kernel = LoadedKernel(gpu, job.candidate)

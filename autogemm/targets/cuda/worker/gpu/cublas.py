@@ -7,7 +7,8 @@ than it is. So the library that CuPy loaded is called directly, with a workspace
 
 import ctypes
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autogemm.model.dtypes import DType
@@ -27,7 +28,8 @@ class Gemm:
     """C = alpha op(A) op(B) + beta C, row-major; a, b and c are device addresses.
 
     Of fused calls ``bias`` is the address of an element for each column, and ``added`` that of the
-    matrix that stands in place of the old C; 0 where there is none.
+    matrix that stands in place of the old C; 0 where there is none. Of a batch there are ``count``
+    products, whose matrices begin so many elements behind those of the one before.
     """
 
     m: int
@@ -45,6 +47,22 @@ class Gemm:
     ldc: int
     bias: int = 0
     added: int = 0
+    count: int = 1
+    stride_a: int = 0
+    stride_b: int = 0
+    stride_c: int = 0
+
+    def products(self, dtype: DType) -> Iterator["Gemm"]:
+        """Each of its products as a GEMM of its own."""
+        of_ab, of_c = dtype.ab.size_bytes, dtype.c.size_bytes
+        for number in range(self.count):
+            yield replace(
+                self,
+                a=self.a + number * self.stride_a * of_ab,
+                b=self.b + number * self.stride_b * of_ab,
+                c=self.c + number * self.stride_c * of_c,
+                count=1,
+            )
 
 
 def forget_overrides() -> None:
@@ -107,6 +125,28 @@ class Cublas:
             *(ctypes.c_void_p(gemm.a), operand, ctypes.c_int(gemm.lda)),
             ctypes.byref(ctypes.c_float(gemm.beta)),
             *(ctypes.c_void_p(gemm.c), result, ctypes.c_int(gemm.ldc)),
+            ctypes.c_int(dtype.ab.cublas_compute_type),
+            ctypes.c_int(GEMM_DEFAULT),
+        )
+
+    def strided_batched_ex(self, gemm: Gemm, dtype: DType) -> None:
+        """Queue all products by GemmStridedBatchedEx, otherwise as `gemm_ex` does."""
+        operand, result = (ctypes.c_int(one.cuda_data_type) for one in (dtype.ab, dtype.c))
+        b_stride, a_stride, c_stride = (
+            ctypes.c_longlong(one) for one in (gemm.stride_b, gemm.stride_a, gemm.stride_c)
+        )
+        self._call(
+            "cublasGemmStridedBatchedEx",
+            self._handle,
+            ctypes.c_int(OP_T if gemm.trans_b else OP_N),
+            ctypes.c_int(OP_T if gemm.trans_a else OP_N),
+            *(ctypes.c_int(extent) for extent in (gemm.n, gemm.m, gemm.k)),
+            ctypes.byref(ctypes.c_float(gemm.alpha)),
+            *(ctypes.c_void_p(gemm.b), operand, ctypes.c_int(gemm.ldb), b_stride),
+            *(ctypes.c_void_p(gemm.a), operand, ctypes.c_int(gemm.lda), a_stride),
+            ctypes.byref(ctypes.c_float(gemm.beta)),
+            *(ctypes.c_void_p(gemm.c), result, ctypes.c_int(gemm.ldc), c_stride),
+            ctypes.c_int(gemm.count),
             ctypes.c_int(dtype.ab.cublas_compute_type),
             ctypes.c_int(GEMM_DEFAULT),
         )

@@ -3,8 +3,8 @@
 import ctypes
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from autogemm.model.fusion import Fusion
 from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.worker.gpu.cublas import (
@@ -20,6 +20,8 @@ CUDA_R_32F = 0
 WORKSPACE_BYTES = 64 * 2**20
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
 DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS_POINTER = 3, 4, 7, 8
+# cublasLtMatrixLayoutAttribute_t.
+LAYOUT_BATCH_COUNT, LAYOUT_BATCH_STRIDE = 5, 6
 PREF_MAX_WORKSPACE_BYTES, PREF_REDUCTION_SCHEME_MASK = 1, 3
 # cublasLtReductionScheme_t: how parts of K may be added up. All; or in FP32, not in C's own type.
 ANY_REDUCTION, FP32_REDUCTION = 7, 2
@@ -35,17 +37,6 @@ class HeuristicResult(ctypes.Structure):
         ("waves_count", ctypes.c_float),
         ("reserved", ctypes.c_int * 4),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Fusion:
-    """An epilogue of cuBLASLt: its cublasLtEpilogue_t, and names of the array that is added to each
-    row and of the matrix that is added, ``c`` for the old C; empty for none.
-    """
-
-    code: int
-    bias: str = ""
-    added: str = ""
 
 
 class CublasLt:
@@ -144,16 +135,19 @@ class _Plan:
             if fusion.bias:
                 # Any address with the alignment of arrays: proposals may depend on it.
                 self.set_bias(1 << 21)
-        is_other = fusion is not None and fusion.added not in ("", "c")
-        # What is stored row by row, seen column-major.
+        is_other = fusion is not None and fusion.adds_input
+        of_a, of_b, of_c = problem.batch_rows
+        # What is stored row by row, seen column-major; rows from a product's to the next one's.
         matrices = (
-            (operand, *reversed(problem.b_shape), problem.ldb),
-            (operand, *reversed(problem.a_shape), problem.lda),
-            (result, problem.n, problem.m, problem.n if is_other else problem.ldc),
-            (result, problem.n, problem.m, problem.ldc),
+            (operand, *reversed(problem.b_shape), problem.ldb, of_b),
+            (operand, *reversed(problem.a_shape), problem.lda, of_a),
+            (result, problem.n, problem.m, *((problem.n, 0) if is_other else (problem.ldc, of_c))),
+            (result, problem.n, problem.m, problem.ldc, of_c),
         )
         self.layouts = tuple(ctypes.c_void_p() for _ in matrices)
-        for created, (element, rows, columns, ld) in zip(self.layouts, matrices, strict=True):
+        for created, (element, rows, columns, ld, apart) in zip(
+            self.layouts, matrices, strict=True
+        ):
             call(
                 "cublasLtMatrixLayoutCreate",
                 ctypes.byref(created),
@@ -162,6 +156,8 @@ class _Plan:
                 ctypes.c_uint64(columns),
                 ctypes.c_int64(ld),
             )
+            if not problem.batch.is_one:
+                self._stack(created, problem.batch.count, apart * ld)
         self.preference = ctypes.c_void_p()
         call("cublasLtMatmulPreferenceCreate", ctypes.byref(self.preference))
         for attribute, value in (
@@ -171,6 +167,19 @@ class _Plan:
             call(
                 "cublasLtMatmulPreferenceSetAttribute",
                 self.preference,
+                ctypes.c_int(attribute),
+                ctypes.byref(value),
+                ctypes.c_size_t(ctypes.sizeof(value)),
+            )
+
+    def _stack(self, layout: ctypes.c_void_p, count: int, stride: int) -> None:
+        for attribute, value in (
+            (LAYOUT_BATCH_COUNT, ctypes.c_int32(count)),
+            (LAYOUT_BATCH_STRIDE, ctypes.c_int64(stride)),
+        ):
+            self._call(
+                "cublasLtMatrixLayoutSetAttribute",
+                layout,
                 ctypes.c_int(attribute),
                 ctypes.byref(value),
                 ctypes.c_size_t(ctypes.sizeof(value)),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from autogemm.model.hardware.device import Device
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda.devices import INSTALL_CUPY, NO_DRIVER, device_facts
+from autogemm.targets.cuda.devices import NO_DRIVER, device_facts, no_cupy
 from autogemm.targets.cuda.worker.gpu.telemetry import TelemetryReader
 
 HELPER_THREADS = 256
@@ -30,7 +30,7 @@ class Gpu:
             import cupy
         except ImportError as error:
             if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
-                raise DeviceError(INSTALL_CUPY) from error
+                raise DeviceError(no_cupy()) from error
             raise DeviceError(f"CuPy cannot be loaded: {error}") from error
         self.cupy = cupy
         self.runtime = cupy.cuda.runtime
@@ -54,6 +54,7 @@ class Gpu:
         self._source = files("autogemm.targets.cuda.worker.gpu").joinpath("verify.cu").read_text()
         self._helpers = cupy.RawModule(code=self._source, options=("--std=c++17",))
         self._kernels: dict[str, Any] = {}
+        self.is_capturing = False
 
     def allocate(self, num_bytes: int) -> Any:
         """Device memory; its address is ``.ptr``, aligned to 512 bytes."""
@@ -112,6 +113,7 @@ class Gpu:
     def capture(self, work: Callable[[], None]) -> Any:
         """Return a CUDA graph of what ``work`` queues."""
         self.stream.begin_capture()
+        self.is_capturing = True
         try:
             work()
         except BaseException:
@@ -119,6 +121,8 @@ class Gpu:
             with contextlib.suppress(*self.cuda_errors):
                 self.stream.end_capture()
             raise
+        finally:
+            self.is_capturing = False
         return self.stream.end_capture()
 
 

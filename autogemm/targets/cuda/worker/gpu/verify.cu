@@ -253,16 +253,27 @@ extern "C" __global__ void finish_exact_tile(const double* product, const void* 
     }
 }
 
+// C is that of several products, each M x N and `rows` rows behind the one before.
+__device__ bool is_element(int64 at, int64 M, int64 N, int64 rows, int64 ldc) {
+    return at % ldc < N && at / ldc % rows < M;
+}
+
+// The place of an element of C among those of all products, packed.
+__device__ int64 packed_place(int64 at, int64 M, int64 N, int64 rows, int64 ldc) {
+    const int64 row = at / ldc;
+    return (row / rows * M + row % rows) * N + at % ldc;
+}
+
 // C as it is before a launch: c0 (or NaN, which a kernel at beta = 0 must not read) inside,
 // canaries around it and between its rows.
-extern "C" __global__ void reset_result(void* buffer, int bytes, int64 total, int64 guard, int64 N,
-                                        int64 ldc, const void* c0, unsigned poison,
-                                        unsigned canary) {
+extern "C" __global__ void reset_result(void* buffer, int bytes, int64 total, int64 guard, int64 M,
+                                        int64 N, int64 rows, int64 ldc, const void* c0,
+                                        unsigned poison, unsigned canary) {
     for (int64 i = first_index(); i < total; i += stride()) {
         const int64 at = i - guard;
-        const bool inside = at >= 0 && i < total - guard && at % ldc < N;
+        const bool inside = at >= 0 && i < total - guard && is_element(at, M, N, rows, ldc);
         const unsigned before =
-            inside && c0 != nullptr ? bits_of(c0, at / ldc * N + at % ldc, bytes) : poison;
+            inside && c0 != nullptr ? bits_of(c0, packed_place(at, M, N, rows, ldc), bytes) : poison;
         set_bits(buffer, i, bytes, inside ? before : canary);
     }
 }
@@ -337,14 +348,14 @@ __device__ bool is_beyond_type(double value, double expected, double allowed, in
 // Compares C with `exact` (no error allowed) or, where that is null, with `reference` within
 // `bound`.
 extern "C" __global__ void check_result(const void* buffer, int type, int64 total, int64 guard,
-                                        int64 N, int64 ldc, unsigned canary, const float* exact,
-                                        const double* reference, const float* bound,
-                                        double* fields) {
+                                        int64 M, int64 N, int64 rows, int64 ldc, unsigned canary,
+                                        const float* exact, const double* reference,
+                                        const float* bound, double* fields) {
     const int bytes = bytes_of(type);
     double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, static_cast<double>(total), 0};
     for (int64 i = first_index(); i < total; i += stride()) {
         const int64 at = i - guard;
-        const bool inside = at >= 0 && i < total - guard && at % ldc < N;
+        const bool inside = at >= 0 && i < total - guard && is_element(at, M, N, rows, ldc);
         if (!inside) {
             if (bits_of(buffer, i, bytes) != canary) {
                 mine[8] += 1;
@@ -352,7 +363,7 @@ extern "C" __global__ void check_result(const void* buffer, int type, int64 tota
             }
             continue;
         }
-        const int64 place = at / ldc * N + at % ldc;
+        const int64 place = packed_place(at, M, N, rows, ldc);
         const double expected = exact != nullptr ? exact[place] : reference[place];
         const double allowed = exact != nullptr ? 0.0 : bound[place];
         const double value = element(buffer, i, type);
@@ -381,21 +392,24 @@ extern "C" __global__ void keep_few(void* a, int type, int64 rows, int64 cols, i
 }
 
 // As check_result(), of an A that keep_few() left one product of each `step` of: few enough for each
-// thread to add up in float64.
+// thread to add up in float64. Matrices of the products are rows_a, rows_b and rows_c rows apart.
 extern "C" __global__ void check_few(const void* c, const void* a, const void* b, const void* c0,
                                      int type_c, int type_ab, int64 M, int64 N, int64 K, int64 lda,
                                      int64 ldb, int64 ldc, int trans_a, int trans_b, int64 step,
+                                     int64 count, int64 rows_a, int64 rows_b, int64 rows_c,
                                      double alpha, double beta, double allowance, double chain,
                                      double* fields) {
     double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    for (int64 i = first_index(); i < M * N; i += stride()) {
-        const int64 row = i / N, col = i % N;
+    for (int64 i = first_index(); i < count * M * N; i += stride()) {
+        const int64 which = i / (M * N), row = i / N % M, col = i % N;
+        const int64 from_a = which * rows_a * lda, from_b = which * rows_b * ldb;
         double product = 0, squares = 0;
         for (int64 group = 0; group * step < K; ++group) {
             const int64 k = kept_k(group, step, K);
+            const int64 at_a = from_a + (trans_a ? k * lda + row : row * lda + k);
+            const int64 at_b = from_b + (trans_b ? col * ldb + k : k * ldb + col);
             const double term =
-                static_cast<double>(element(a, trans_a ? k * lda + row : row * lda + k, type_ab)) *
-                element(b, trans_b ? col * ldb + k : k * ldb + col, type_ab);
+                static_cast<double>(element(a, at_a, type_ab)) * element(b, at_b, type_ab);
             product += term;
             squares += term * term;
         }
@@ -403,7 +417,7 @@ extern "C" __global__ void check_few(const void* c, const void* a, const void* b
         const double added = c0 != nullptr ? beta * element(c0, i, type_c) : 0.0;
         const double allowed = fabs(alpha) * allowance * sqrt(squares) +
                                4 * UNIT_ROUNDOFF * (fabs(scaled) + fabs(added)) + 0x1p-126;
-        const double value = element(c, row * ldc + col, type_c);
+        const double value = element(c, (which * rows_c + row) * ldc + col, type_c);
         note_element(mine, i, value, scaled + added, allowed, false);
         mine[10] += predicted_square(alpha * alpha * chain * squares, scaled, added);
     }

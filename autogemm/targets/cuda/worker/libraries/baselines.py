@@ -14,9 +14,11 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from autogemm.model.fusion import fusion_of
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Call, Status
 from autogemm.support.errors import DeviceError
@@ -24,7 +26,8 @@ from autogemm.targets.cuda.messages import KnownCalls
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu.cublas_lt import ANY_REDUCTION, FP32_REDUCTION, CublasLt
 from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
-from autogemm.targets.cuda.worker.libraries.fused import Step, fused, fusion_of, pointwise
+from autogemm.targets.cuda.worker.libraries.fused import Step, fused, pointwise
+from autogemm.targets.cuda.worker.libraries.looped import looped
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import (
     UNSURE_LAUNCH_US,
@@ -45,6 +48,8 @@ LOADING_US = 20_000.0
 CLEARLY_SLOWER, NEAR = 1.15, 1.05
 # Calls that are compared with the reference, and that take part in the finals, at most.
 MOST_CHECKED, MOST_NEAR = 24, 12
+# Proposals for one product that are tried in a loop over those of a batch.
+MOST_LOOPED = 8
 # Rounds in which calls are found near, and in which a bench finds the one that stands for all.
 ROUNDS, NEAR_ROUNDS = 5, 40
 TRIALS = 3
@@ -75,6 +80,7 @@ class Baseline:
     def queue(self, inputs: InputSet) -> None:
         """Put one GEMM on the stream."""
         problem = self.problem
+        rows_a, rows_b, rows_c = problem.batch_rows
         gemm = Gemm(
             m=problem.m,
             n=problem.n,
@@ -89,6 +95,10 @@ class Baseline:
             beta=inputs.beta,
             c=inputs.own_c or self.c_address,
             ldc=problem.ldc,
+            count=problem.batch.count,
+            stride_a=rows_a * problem.lda,
+            stride_b=rows_b * problem.ldb,
+            stride_c=rows_c * problem.ldc,
         )
         if self.step is not None:
             self.step.queue(self.call, gemm, inputs)
@@ -154,12 +164,40 @@ class _Library:
 
     def calls(self) -> list[Baseline]:
         """The plain ones, then proposals of cuBLASLt, the most promising first."""
+        if not self._prepared_problem.problem.batch.is_one:
+            return self._calls_of_batch()
         dtype = self._prepared_problem.problem.dtype
         gemm_ex = self._named("cuBLAS GemmEx", partial(self._cublas.gemm_ex, dtype=dtype))
         plain = [gemm_ex]
         if dtype.has_fp32_products:
             plain = [self._named("cuBLAS SGEMM", self._cublas.sgemm), gemm_ex]
         return [*self._fused_proposals(), *plain, *self.proposals(ANY_REDUCTION)]
+
+    def _calls_of_batch(self) -> list[Baseline]:
+        """Calls for batches, with cuBLASLt's proposals; then loops of calls for one product."""
+        prepared, cublas = self._prepared_problem, self._cublas
+        problem, dtype = prepared.problem, prepared.problem.dtype
+        batched = partial(cublas.strided_batched_ex, dtype=dtype)
+        ones: list[tuple[str, Callable[[Gemm], None]]] = []
+        if dtype.has_fp32_products:
+            ones.append(("cuBLAS SGEMM", cublas.sgemm))
+        ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
+        if self._lt is not None:
+            with suppress(DeviceError):
+                proposed = self._lt.algorithms(problem.one_product, MOST_LOOPED)
+                ones += [
+                    (f"cuBLASLt proposal {number}", call)
+                    for number, call in enumerate(proposed, start=1)
+                ]
+        return [
+            *self._fused_proposals(),
+            self._named("cuBLAS GemmStridedBatchedEx", batched),
+            *self.proposals(ANY_REDUCTION),
+            *(
+                self._named(f"{name}, looped", looped(prepared.gpu, call, dtype))
+                for name, call in ones
+            ),
+        ]
 
     def _behind(self) -> Step | None:
         """The pointwise kernel of an epilogue, None for the plain GEMM."""
@@ -192,6 +230,8 @@ class _Library:
         if self._lt is None:
             return []
         problem = self._prepared_problem.problem
+        if problem.epilogue.num_columns > 1:
+            problem = problem.plain_product
         try:
             proposed = self._lt.algorithms(problem, MOST_PROPOSALS, reduction)
         except DeviceError as error:

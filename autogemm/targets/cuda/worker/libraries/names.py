@@ -31,6 +31,7 @@ def cublas_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contes
 
 def torch_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
     """PyTorch's matmul."""
+    _require_one_product(prepared)
     try:
         import torch
     except ImportError as error:
@@ -44,6 +45,7 @@ def triton_contestant(
     prepared: PreparedProblem, cublas: Cublas, *, precision: str
 ) -> tuple[Contestant, str]:
     """A Triton kernel of that input precision, the fastest of its tiles here."""
+    _require_one_product(prepared)
     try:
         import torch  # noqa: F401  # Triton launches on PyTorch's stream
         import triton
@@ -57,7 +59,13 @@ def triton_contestant(
 
 def cutlass_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
     """CUTLASS's SIMT kernel, the fastest of its tiles here."""
+    _require_one_product(prepared)
     return fastest_cutlass(prepared)
+
+
+def _require_one_product(prepared: PreparedProblem) -> None:
+    if not prepared.problem.batch.is_one:
+        raise NotHereError("it is called for one product here: leave out --batch")
 
 
 LIBRARIES = {

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +25,8 @@ ALIGNMENT_BYTES = 2 * 2**20
 NAN_BITS = 0xFFFFFFFF
 # As fill_random() of verify.cu knows them.
 FILL_NUMBERS = {Fill.UNIFORM: 0, Fill.INTEGERS: 1, Fill.NORMAL: 2, Fill.ZEROS: 3}
+# Seeds of the matrices of a batch differ by multiples of two to the power of this.
+SEED_BITS = 33
 # With a rotating L2 this many times its size of other inputs is read before a set's turn comes
 # again: caches do not replace strictly the oldest.
 ROTATED_L2_SIZES = 2
@@ -34,30 +37,60 @@ TILE = 4096
 SPARE_BYTES = 128 * 2**20
 
 
-class Matrix:
-    """A rows x cols matrix of exactly the size needed, NaN between its rows and around it."""
+@dataclass(frozen=True, slots=True)
+class Stacking:
+    """So many matrices, each ``rows`` rows behind the one before."""
 
-    def __init__(self, gpu: Gpu, shape: tuple[int, int], ld: int, element: Element) -> None:
+    count: int = 1
+    rows: int = 0
+
+    def total_rows(self, rows: int) -> int:
+        """Rows from the first of the first matrix to the last of the last, of ``rows`` each."""
+        return (self.count - 1) * self.rows + rows
+
+
+class Matrix:
+    """A rows x cols matrix of exactly the size needed, or those of a batch, NaN between its rows,
+    between matrices and around them.
+    """
+
+    def __init__(
+        self,
+        gpu: Gpu,
+        shape: tuple[int, int],
+        ld: int,
+        element: Element,
+        stacking: Stacking = Stacking(),
+    ) -> None:
         self._gpu = gpu
         self.rows, self.cols = shape
-        self.ld, self.element = ld, element
-        self.total = num_elements(*shape, ld) + 2 * GUARD
+        self.ld, self.element, self._stacking = ld, element, stacking
+        self.total = num_elements(stacking.total_rows(self.rows), self.cols, ld) + 2 * GUARD
         self._buffer = gpu.allocate(element.size_bytes * self.total + ALIGNMENT_BYTES)
         self.address = aligned_address(int(self._buffer.ptr), element)
         self.buffer_address = self.address - element.size_bytes * GUARD
 
+    def address_of(self, product: int) -> int:
+        """The address of the matrix of a product; all share one where there is no other."""
+        number = product if self._stacking.count > 1 else 0
+        return self.address + number * self._stacking.rows * self.ld * self.element.size_bytes
+
     def keep_few(self, step: int, *, transposed: bool) -> None:
         """Make all zero but one column (if transposed, row) of each ``step``."""
+        for product in range(self._stacking.count):
+            self._run("keep_few", product, np.int32(transposed), np.int64(step))
+
+    def _run(self, name: str, product: int, *arguments: np.generic) -> None:
+        """Run a kernel of verify.cu over the elements of one matrix."""
         self._gpu.run_helper(
-            "keep_few",
+            name,
             self.rows * self.cols,
-            pointer(self.address),
+            pointer(self.address_of(product)),
             np.int32(self.element.format_code),
             np.int64(self.rows),
             np.int64(self.cols),
             np.int64(self.ld),
-            np.int32(transposed),
-            np.int64(step),
+            *arguments,
         )
 
     def fill(self, seed: int, fill: Fill) -> None:
@@ -70,32 +103,14 @@ class Matrix:
             np.int32(self.element.size_bytes),
             np.uint32(NAN_BITS),
         )
-        self._gpu.run_helper(
-            "fill_random",
-            self.rows * self.cols,
-            pointer(self.address),
-            np.int32(self.element.format_code),
-            np.int64(self.rows),
-            np.int64(self.cols),
-            np.int64(self.ld),
-            np.uint64(seed),
-            np.int32(FILL_NUMBERS[fill]),
-        )
+        for product in range(self._stacking.count):
+            own_seed = np.uint64(seed + (product << SEED_BITS))
+            self._run("fill_random", product, own_seed, np.int32(FILL_NUMBERS[fill]))
 
     def scale(self, exponent: int) -> None:
         """Multiply by a power of two that the element type can take."""
-        if exponent == 0:
-            return
-        self._gpu.run_helper(
-            "scale_elements",
-            self.rows * self.cols,
-            pointer(self.address),
-            np.int32(self.element.format_code),
-            np.int64(self.rows),
-            np.int64(self.cols),
-            np.int64(self.ld),
-            np.float32(2.0**exponent),
-        )
+        for product in range(self._stacking.count if exponent else 0):
+            self._run("scale_elements", product, np.float32(2.0**exponent))
 
 
 def aligned_address(buffer_address: int, element: Element) -> int:
@@ -128,9 +143,12 @@ class InputSet:
         self.beta = exact_scalar(beta, 0.5) if integers and is_plain else beta
         self._shift = -sum_exponent(problem.k) if integers and not is_plain else 0
         dtype, shape = problem.dtype, (problem.m, problem.n)
-        self.a = Matrix(gpu, problem.a_shape, problem.lda, dtype.ab)
-        self.b = Matrix(gpu, problem.b_shape, problem.ldb, dtype.ab)
-        self.c0 = Matrix(gpu, shape, problem.n, dtype.c) if problem.reads_c else None
+        counts = zip(problem.num_matrices, problem.batch_rows, strict=True)
+        of_a, of_b, self._of_c = (Stacking(*one) for one in counts)
+        self.a = Matrix(gpu, problem.a_shape, problem.lda, dtype.ab, of_a)
+        self.b = Matrix(gpu, problem.b_shape, problem.ldb, dtype.ab, of_b)
+        packed = (problem.m * problem.batch.count, problem.n)
+        self.c0 = Matrix(gpu, packed, problem.n, dtype.c) if problem.reads_c else None
         self.extras = {
             EPILOGUE_PREFIX + one.name: _matrix_of(gpu, one.shape(*shape), one.element(dtype))
             for one in problem.epilogue.inputs
@@ -148,7 +166,7 @@ class InputSet:
 
     @property
     def c0_address(self) -> int:
-        """The address of the packed C before the launch; 0 at beta = 0."""
+        """The address of C before the launch, packed, of all products; 0 at beta = 0."""
         return self.c0.address if self.c0 is not None else 0
 
     @property
@@ -159,7 +177,7 @@ class InputSet:
     def give_own_c(self, problem: Problem) -> None:
         """A C of its own, holding what C held before, with the problem's leading dimension."""
         shape = (problem.m, problem.n)
-        self._own_c = Matrix(self._gpu, shape, problem.ldc, problem.dtype.c)
+        self._own_c = Matrix(self._gpu, shape, problem.ldc, problem.dtype.c, self._of_c)
         self._own_c.fill(4 * self._seed + 2, self.fill)
 
     @contextmanager
@@ -221,9 +239,10 @@ def num_elements(rows: int, cols: int, ld: int) -> int:
 
 def input_bytes(problem: Problem) -> int:
     """Return the bytes of A, B and, unless beta = 0, C."""
-    elements = num_elements(*problem.a_shape, problem.lda)
-    elements += num_elements(*problem.b_shape, problem.ldb)
-    old_c = problem.m * problem.n if problem.reads_c else 0
+    rows_a, rows_b, _ = problem.stacked_rows
+    elements = num_elements(rows_a, problem.a_shape[1], problem.lda)
+    elements += num_elements(rows_b, problem.b_shape[1], problem.ldb)
+    old_c = problem.m * problem.n * problem.batch.count if problem.reads_c else 0
     own = problem.epilogue.input_bytes(problem.m, problem.n, problem.dtype)
     return problem.dtype.ab.size_bytes * elements + problem.dtype.c.size_bytes * old_c + own
 
@@ -252,14 +271,20 @@ def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
     m, n, k = problem.m, problem.n, problem.k
     operands = input_bytes(problem)
     tile_m, tile_n, tile_k = min(m, TILE), min(n, TILE), min(k, TILE)
-    tiles = tile_m * tile_k + tile_k * tile_n + 2 * tile_m * tile_n
-    result = problem.dtype.c.size_bytes * num_elements(m, n, problem.ldc)
+    wide = tile_n * problem.epilogue.num_columns
+    tiles = tile_m * tile_k + tile_k * wide + 2 * tile_m * wide
+    result = problem.dtype.c.size_bytes * num_elements(problem.stacked_rows[2], n, problem.ldc)
     references = 4 + 8 + 4  # exact float32, float64, bound
     if not problem.epilogue.is_plain:
         # Two float64, with a bound each; a third for products that are rounded before.
         references = 3 * (8 + 4)
+        if problem.epilogue.num_columns > 1:
+            # The plain product, which the baseline makes first.
+            references += problem.epilogue.num_columns * problem.dtype.c.size_bytes
     more = operands + (result if problem.reads_c else 0) + 4 * ALIGNMENT_BYTES
-    fixed = 2 * operands + result + 8 * tiles + references * m * n + SPARE_BYTES
+    fixed = (
+        2 * operands + result + 8 * tiles + references * m * n * problem.batch.count + SPARE_BYTES
+    )
     return fixed + more_sets * more
 
 

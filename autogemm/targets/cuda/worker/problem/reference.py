@@ -26,12 +26,15 @@ A and B hold numbers of their element type, so that their rounding is no error o
 16 bits is rounded once more. Decision 0022 has what this bound lets pass, and what not.
 """
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from autogemm.model.dtypes import Element
+from autogemm.model.epilogue import Gate
 from autogemm.model.problem import Problem
 from autogemm.space import epilogue_rules
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
@@ -45,12 +48,13 @@ PRODUCTS_PER_STEP = 4
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A rectangle of C: first row and column, extents."""
+    """A rectangle of a product's C: first row and column, extents."""
 
     row: int
     col: int
     rows: int
     cols: int
+    product: int = 0
 
     @property
     def arguments(self) -> tuple[np.int64, ...]:
@@ -81,7 +85,7 @@ class Reference:
         self._gpu, self._cublas = gpu, cublas
         self._fused, self._rounds_sums = fused, rounds_sums
         self._problem, self._inputs = problem, inputs
-        elements = problem.m * problem.n
+        elements = problem.m * problem.n * problem.batch.count
         sizes = (4, 0, 0) if inputs.integers and fused is None else (0, 8, 4)
         self._buffers = [gpu.allocate(size * elements) if size else None for size in sizes]
         addresses = [int(buffer.ptr) if buffer else 0 for buffer in self._buffers]
@@ -98,36 +102,68 @@ class Reference:
         problem = self._problem
         tile_m, tile_n = min(TILE, problem.m), min(TILE, problem.n)
         tile_k = min(TILE, problem.k)
+        wide = tile_n * problem.epilogue.num_columns
         a_tile = self._gpu.allocate(8 * tile_m * tile_k)
-        b_tile = self._gpu.allocate(8 * tile_k * tile_n)
-        product = self._gpu.allocate(8 * tile_m * tile_n)
-        squares = self._gpu.allocate(8 * tile_m * tile_n)
-        for row in range(0, problem.m, TILE):
-            for col in range(0, problem.n, TILE):
-                rows, cols = min(TILE, problem.m - row), min(TILE, problem.n - col)
-                tile = Tile(row, col, rows, cols)
-                self._multiply(tile, (a_tile.ptr, b_tile.ptr, product.ptr), squared=False)
-                if self._inputs.integers and self._fused is None:
-                    self._finish_exact(tile, product.ptr)
-                elif self._inputs.integers and self._fused is not None:
-                    self._finish_fused(self._fused, tile, product.ptr, 0)
+        b_tile = self._gpu.allocate(8 * tile_k * wide)
+        product = self._gpu.allocate(8 * tile_m * wide)
+        squares = self._gpu.allocate(8 * tile_m * wide)
+        for tile in self._tiles():
+            self._multiply(tile, (a_tile.ptr, b_tile.ptr, product.ptr), squared=False)
+            if self._inputs.integers and self._fused is None:
+                self._finish_exact(tile, product.ptr)
+            elif self._inputs.integers and self._fused is not None:
+                self._finish_fused(self._fused, tile, product.ptr, 0)
+            else:
+                self._multiply(tile, (a_tile.ptr, b_tile.ptr, squares.ptr), squared=True)
+                if self._fused is None:
+                    self._finish(tile, product.ptr, squares.ptr)
                 else:
-                    self._multiply(tile, (a_tile.ptr, b_tile.ptr, squares.ptr), squared=True)
-                    if self._fused is None:
-                        self._finish(tile, product.ptr, squares.ptr)
-                    else:
-                        self._finish_fused(self._fused, tile, product.ptr, squares.ptr)
+                    self._finish_fused(self._fused, tile, product.ptr, squares.ptr)
         # The tiles go back to the pool now, the kernels that use them must have run.
         self._gpu.stream.synchronize()
 
+    def _tiles(self) -> Iterator[Tile]:
+        """The tiles of all products."""
+        problem = self._problem
+        corners = itertools.product(range(0, problem.m, TILE), range(0, problem.n, TILE))
+        for (row, col), number in itertools.product(corners, range(problem.batch.count)):
+            rows, cols = min(TILE, problem.m - row), min(TILE, problem.n - col)
+            yield Tile(row, col, rows, cols, number)
+
+    def _of_product(self, address: int, tile: Tile, num_bytes: int) -> np.uint64:
+        """The address of the tile's product in packed results of so many bytes an element."""
+        elements = tile.product * self._problem.m * self._problem.n
+        return pointer(address + num_bytes * elements if address else 0)
+
     def _multiply(self, tile: Tile, buffers: tuple[int, int, int], *, squared: bool) -> None:
-        """op(A) op(B) of one tile of C in float64, all of K; optionally of squared elements."""
+        """op(A) op(B) of one tile of C in float64, all of K; optionally of squared elements.
+
+        Of a gated epilogue these are two columns for each of C: one tile behind the other, or side
+        by side as they alternate.
+        """
+        a_tile, b_tile, product = buffers
+        for part in self._parts(tile):
+            self._multiply_part(part, (a_tile, b_tile, product), squared=squared)
+            product += 8 * part.rows * part.cols
+
+    def _parts(self, tile: Tile) -> list[Tile]:
+        """The tiles of the product that a tile of C is made of."""
+        row, col, rows, cols = tile.row, tile.col, tile.rows, tile.cols
+        match self._problem.epilogue.gate:
+            case Gate.NONE:
+                return [tile]
+            case Gate.HALVES:
+                return [tile, Tile(row, col + self._problem.n, rows, cols)]
+            case Gate.INTERLEAVED:
+                return [Tile(row, 2 * col, rows, 2 * cols)]
+
+    def _multiply_part(self, tile: Tile, buffers: tuple[int, int, int], *, squared: bool) -> None:
         a_tile, b_tile, product = buffers
         layout = self._problem.layout
         for k in range(0, self._problem.k, TILE):
             depth = min(TILE, self._problem.k - k)
-            a_part = Tile(tile.row, k, tile.rows, depth)
-            b_part = Tile(k, tile.col, depth, tile.cols)
+            a_part = Tile(tile.row, k, tile.rows, depth, tile.product)
+            b_part = Tile(k, tile.col, depth, tile.cols, tile.product)
             a_ld = self._widen(a_tile, self._inputs.a, a_part, layout.trans_a, squared)
             b_ld = self._widen(b_tile, self._inputs.b, b_part, layout.trans_b, squared)
             self._cublas.dgemm(
@@ -152,12 +188,14 @@ class Reference:
         self, target: int, matrix: Matrix, part: Tile, transposed: bool, squared: bool
     ) -> int:
         """A part of op(matrix) as it is stored, in float64; returns its leading dimension."""
-        stored = Tile(part.col, part.row, part.cols, part.rows) if transposed else part
+        stored = part
+        if transposed:
+            stored = Tile(part.col, part.row, part.cols, part.rows, part.product)
         self._gpu.run_helper(
             "widen_tile",
             stored.rows * stored.cols,
             pointer(target),
-            pointer(matrix.address),
+            pointer(matrix.address_of(part.product)),
             np.int32(matrix.element.format_code),
             np.int64(matrix.ld),
             *stored.arguments,
@@ -171,7 +209,7 @@ class Reference:
             tile.rows * tile.cols,
             pointer(product),
             pointer(squares),
-            pointer(self._inputs.c0_address),
+            self._of_product(self._inputs.c0_address, tile, self._problem.dtype.c.size_bytes),
             np.int32(self._problem.dtype.c.format_code),
             np.float64(self._inputs.alpha),
             np.float64(self._inputs.beta),
@@ -179,8 +217,8 @@ class Reference:
             np.float64(chain_variance(self._problem.k)),
             *tile.arguments,
             np.int64(self._problem.n),
-            pointer(self.real_address),
-            pointer(self.bound_address),
+            self._of_product(self.real_address, tile, 8),
+            self._of_product(self.bound_address, tile, 4),
             pointer(self._predicted.ptr),
         )
 
@@ -193,7 +231,7 @@ class Reference:
             tile.rows * tile.cols,
             pointer(product),
             pointer(squares),
-            pointer(inputs.c0_address),
+            self._of_product(inputs.c0_address, tile, problem.dtype.c.size_bytes),
             np.int32(problem.dtype.c.format_code),
             np.float64(inputs.alpha),
             np.float64(inputs.beta),
@@ -202,8 +240,8 @@ class Reference:
             np.int32(squares == 0 and not self._rounds_sums),
             *tile.arguments,
             np.int64(problem.n),
-            pointer(self.real_address),
-            pointer(self.bound_address),
+            self._of_product(self.real_address, tile, 8),
+            self._of_product(self.bound_address, tile, 4),
             *(
                 np.float64(one) if isinstance(one, float) else one
                 for one in epilogue_inputs(problem, inputs)
@@ -215,13 +253,13 @@ class Reference:
             "finish_exact_tile",
             tile.rows * tile.cols,
             pointer(product),
-            pointer(self._inputs.c0_address),
+            self._of_product(self._inputs.c0_address, tile, self._problem.dtype.c.size_bytes),
             np.int32(self._problem.dtype.c.format_code),
             np.float64(self._inputs.alpha),
             np.float64(self._inputs.beta),
             *tile.arguments,
             np.int64(self._problem.n),
-            pointer(self.exact_address),
+            self._of_product(self.exact_address, tile, 4),
         )
 
 
@@ -238,7 +276,7 @@ def rounding_allowance(problem: Problem, num_products: int | None = None) -> flo
 
     ``num_products`` are summed in FP32 where that is fewer than K.
     """
-    lambda_squared = 2 * math.log(2 * problem.m * problem.n * problem.k / FAILURE_PROBABILITY)
+    lambda_squared = 2 * math.log(problem.flops / FAILURE_PROBABILITY)
     if problem.dtype.has_fp32_products:
         in_chain = num_products or problem.k
         return lambda_squared * Element.F32.unit_roundoff * math.sqrt(in_chain)

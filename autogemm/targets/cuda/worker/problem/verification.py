@@ -11,7 +11,7 @@ on some with few products, where even BF16x3 and sums of 20 bits show
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,8 @@ class CheckResult:
     relative_frobenius: float
     overwritten: int
     shape: tuple[int, int]
+    # Rows of one product, where C is that of several.
+    rows: int = 0
     # Root mean square of the errors over that expected of FP32; None where that is not asked.
     of_fp32: float | None = None
     most_of_fp32: float = math.inf
@@ -62,10 +64,14 @@ class CheckResult:
     def complaint(self, inputs: str) -> str:
         """One line on what is wrong; empty when nothing is."""
         row, col = self.worst_at
+        of_product = ""
+        if self.rows:
+            product, row = divmod(row, self.rows)
+            of_product = f" of product {product}"
         if self.mismatches:
             return (
                 f"{self.mismatches} of {self.shape[0] * self.shape[1]} elements are wrong on "
-                f"{inputs} inputs, worst C[{row}, {col}]: got {self.value:.9g}, "
+                f"{inputs} inputs, worst C[{row}, {col}]{of_product}: got {self.value:.9g}, "
                 f"expected {self.expected:.9g}"
             )
         if self.overwritten:
@@ -92,10 +98,12 @@ class Result:
 
     def __init__(self, gpu: Gpu, problem: Problem) -> None:
         self._gpu = gpu
-        self._shape = (problem.m, problem.n)
-        self._ldc = problem.ldc
+        self._rows = 0 if problem.batch.is_one else problem.m
+        self._shape = (problem.m * problem.batch.count, problem.n)
+        sides = (problem.m, problem.n, problem.batch_rows[2], problem.ldc)
+        self._sides = tuple(map(np.int64, sides))
         self._element = problem.dtype.c
-        self._total = num_elements(problem.m, problem.n, problem.ldc) + 2 * GUARD
+        self._total = num_elements(problem.stacked_rows[2], problem.n, problem.ldc) + 2 * GUARD
         num_bytes = self._element.size_bytes * self._total
         self._buffer = gpu.allocate(num_bytes + ALIGNMENT_BYTES)
         self._fields = gpu.allocate(8 * CHECK_FIELDS * CHECK_BLOCKS)
@@ -128,7 +136,8 @@ class Result:
             pointer(reference.bound_address),
             pointer(self._fields.ptr),
         )
-        return summarised(self._read_fields(), self._shape, reference.predicted, MOST_OF_ALL)
+        found = summarised(self._read_fields(), self._shape, reference.predicted, MOST_OF_ALL)
+        return replace(found, rows=self._rows)
 
     def check_few(self, problem: Problem, inputs: InputSet) -> CheckResult:
         """Compare with the few products that are left of these inputs. Waits for the GPU."""
@@ -143,6 +152,7 @@ class Result:
             *map(np.int64, (problem.lda, problem.ldb, problem.ldc)),
             *map(np.int32, (trans.trans_a, trans.trans_b)),
             np.int64(few_step(problem.k)),
+            *map(np.int64, (problem.batch.count, *problem.batch_rows)),
             np.float64(inputs.alpha),
             np.float64(inputs.beta),
             np.float64(rounding_allowance(problem, num_products)),
@@ -150,7 +160,8 @@ class Result:
             pointer(self._fields.ptr),
         )
         fields = self._read_fields()
-        return summarised(fields, self._shape, float(fields[:, 10].sum()), MOST_OF_FEW)
+        found = summarised(fields, self._shape, float(fields[:, 10].sum()), MOST_OF_FEW)
+        return replace(found, rows=self._rows)
 
     def _read_fields(self) -> NDArray[np.float64]:
         fields = np.zeros((CHECK_BLOCKS, CHECK_FIELDS))
@@ -163,12 +174,7 @@ class Result:
 
     @property
     def _geometry(self) -> tuple[np.generic, ...]:
-        return (
-            np.int64(self._total),
-            np.int64(GUARD),
-            np.int64(self._shape[1]),
-            np.int64(self._ldc),
-        )
+        return (np.int64(self._total), np.int64(GUARD), *self._sides)
 
 
 def summarised(
