@@ -1,8 +1,10 @@
-"""autogemm: finds the fastest GEMM kernel for your GPU and sizes, proves it right, hands it over.
+"""autogemm finds the fastest GEMM kernel for your GPU and sizes, verifies it, and exports it.
 
-As a library: `gemm` multiplies arrays of CuPy, torch and others by tuned kernels, `tune` searches
-for one, `best` looks one up. The command line (``autogemm tune``, ``export``, ``db``) is a thin
-layer over the same packages. docs/architecture.md has the layers; imports only point down.
+`gemm` multiplies arrays of PyTorch, CuPy and other libraries with tuned kernels, `tune` searches
+for the fastest kernel of a problem, `best` looks up a stored result, and `forget` drops the choices
+of `gemm`; `record` and `patch` work on PyTorch programs and models. The command line
+(``autogemm tune``, ``export``, ``db``) is a thin layer over the same packages;
+docs/architecture.md describes them.
 """
 
 from autogemm.support.version import __version__
@@ -10,17 +12,23 @@ from autogemm.support.version import __version__
 # As in `typing`, which takes as long to import as all else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from autogemm.programs import patch, record, unpatch
     from autogemm.runtime import best, forget, gemm, tune
 
-__all__ = ["__version__", "best", "forget", "gemm", "tune"]
+__all__ = ["__version__", "best", "forget", "gemm", "patch", "record", "tune", "unpatch"]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, those that are not imported yet included."""
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> object:
     """The functions are imported at their first use: the package itself stays light."""
-    if name in ("best", "forget", "gemm", "tune"):
-        from autogemm import runtime
+    if name in __all__:
+        from autogemm import programs, runtime
 
-        found: object = getattr(runtime, name)
+        found: object = getattr(programs if name in programs.__all__ else runtime, name)
         # The next look finds it without coming here.
         globals()[name] = found
         return found

@@ -1,6 +1,9 @@
 """The package as a library: products of arrays by tuned kernels, tuning, results."""
 
-from autogemm.runtime.calling import forget, gemm
+from autogemm.runtime.arrays import packed
+from autogemm.runtime.calling import forget
+from autogemm.runtime.operands import Strided, call_for
+from autogemm.runtime.products import gemm
 from autogemm.runtime.searching import best, tune
 
-__all__ = ["best", "forget", "gemm", "tune"]
+__all__ = ["Strided", "best", "call_for", "forget", "gemm", "packed", "tune"]

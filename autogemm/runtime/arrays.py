@@ -83,16 +83,11 @@ def _library_of(array: Any) -> Library:
 
 def _torch(torch: Any) -> Library:
     def key(tensor: Any) -> Hashable:
-        needs_grad = tensor.requires_grad and torch.is_grad_enabled()
-        return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device(), needs_grad
+        return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()
 
     def memory(tensor: Any) -> Memory:
         if not tensor.is_cuda:
             raise UsageError(f"a torch tensor is on {tensor.device}, not on a GPU: call .cuda()")
-        if tensor.requires_grad and torch.is_grad_enabled():
-            raise UsageError(
-                "gemm records no gradients: call it under torch.no_grad(), or pass .detach()"
-            )
         return Memory(
             shape=tuple(tensor.shape),
             strides=tuple(tensor.stride()),

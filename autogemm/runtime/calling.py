@@ -1,4 +1,4 @@
-"""``autogemm.gemm``: a product of arrays by the kernel that was tuned for it."""
+"""Products of arrays by the kernels that were tuned for them; `products` has the public form."""
 
 import threading
 from collections.abc import Hashable, Mapping
@@ -11,9 +11,12 @@ from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Problem
 from autogemm.runtime.arrays import LIBRARIES, Library, Memory, library_of, packed
 from autogemm.runtime.fusing import placed_inputs, require_inputs
-from autogemm.runtime.operands import Call, Strided, call_for, product_shape
-from autogemm.runtime.plans import Plan, as_aligned, gpu
+from autogemm.runtime.keywords import number, text
+from autogemm.runtime.operands import Call, Products, Strided, call_for, product_shape
+from autogemm.runtime.plans import Gpu, Plan, as_aligned, gpu
 from autogemm.runtime.searching import DEFAULT_BUDGET_S, tune_on
+from autogemm.space import EPILOGUE_PREFIX
+from autogemm.support.cells import one_line
 from autogemm.support.errors import UsageError
 
 # Shapes that a thread remembers; beyond it the memory starts anew.
@@ -25,12 +28,14 @@ class _Plans(threading.local):
 
     def __init__(self) -> None:
         self.by_key: dict[Hashable, Plan] = {}
+        # Those with an epilogue once more, by all but the addresses of a call.
+        self.fused: dict[Hashable, Plan] = {}
 
 
 _plans = _Plans()
 
 
-def gemm(  # noqa: PLR0912, PLR0913, PLR0917  # as it is known: operands, result, factors
+def multiply(  # noqa: PLR0912, PLR0913, PLR0917  # as it is known: operands, result, factors
     a: Any,
     b: Any,
     out: Any = None,
@@ -39,31 +44,26 @@ def gemm(  # noqa: PLR0912, PLR0913, PLR0917  # as it is known: operands, result
     c: Any = None,
     *,
     tune: bool | float = False,
+    products: Products = Products.EXACT,
     epilogue: str = "",
-    **inputs: Any,
+    inputs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """``alpha * a @ b + beta * c``, by the fastest kernel known for these sizes on this GPU.
+    """``autogemm.gemm`` on arrays in memory: chooses at the first call of a shape, then launches.
 
-    ``a`` is [..., M, K] and ``b`` [..., K, N], float32, float16 or bfloat16, of CuPy, torch, or any
-    library with DLPack or ``__cuda_array_interface__``; of 16-bit types ``out`` may be float32.
-    Products are accumulated in FP32. Leading dimensions are batches and broadcast. Matrices lie row
-    by row or column by column, rows may be apart (a transposed view costs nothing). The result goes
-    to ``out``, by default a new array; ``c`` is added to it, by default what ``out`` holds. The
-    kernel runs on the library's current stream, on the arrays' device.
-
-    With an ``epilogue`` the result is what its expression makes of ``a @ b`` (docs/epilogues.md):
-    ``gemm(x, w.T, epilogue="gelu(acc + bias[n])", bias=b)``, its inputs by their names, packed.
-    Then ``a`` and ``b`` are single matrices, and ``out`` holds the old C where that is read.
-
-    The first call of a shape chooses, compiles (or takes from the cache) and loads a kernel; later
-    ones only launch it. ``tune`` searches first where these sizes have no result on this GPU:
-    True for 10 seconds, a number for so many.
-
-    Raises UsageError for arrays that do not fit together, are not on one GPU, or have strides that
-    no layout covers; DeviceError when the driver refuses.
+    Gradients are not its business. Raises what ``autogemm.gemm`` raises.
     """
     if epilogue or inputs:
-        return _fused(a, b, out, (alpha, beta), c, Epilogue.parse(epilogue), inputs, tune)
+        epilogue = text("epilogue", epilogue)
+        given, factors = inputs or {}, (alpha, beta)
+        fused_key = _fused_key(a, b, out, factors, epilogue, given, products)
+        known = _plans.fused.get(fused_key)
+        if known is not None and c is None and not tune:
+            found = _fused_again(known, a, b, out, factors, given)
+            if found is not None:
+                return found
+        return _fused(
+            *(a, b, out, factors, c, Epilogue.parse(epilogue), given, tune, products, fused_key)
+        )
     kind = type(a)
     library = LIBRARIES.get(kind) or library_of(a)
     if type(b) is not kind:
@@ -71,9 +71,9 @@ def gemm(  # noqa: PLR0912, PLR0913, PLR0917  # as it is known: operands, result
     address_a, address_b = library.address(a), library.address(b)
     if out is None:
         if beta and c is None:
-            raise UsageError(f"beta = {beta:g} needs c, or an out that holds it")
+            raise UsageError(f"beta = {beta} needs c, or an out that holds it")
         alignment = (address_a & 15) | (address_b & 15) << 4
-        key: Hashable = (library.key(a), library.key(b), alignment)
+        key: Hashable = (library.key(a), library.key(b), alignment, products)
     else:
         if type(out) is not kind:
             _require_same_library(library, out, "out")
@@ -81,17 +81,17 @@ def gemm(  # noqa: PLR0912, PLR0913, PLR0917  # as it is known: operands, result
         if address_c in (address_a, address_b) and address_c:
             raise UsageError("out is a or b: give it memory of its own")
         alignment = (address_a & 15) | (address_b & 15) << 4 | (address_c & 15) << 8
-        key = (library.key(a), library.key(b), library.key(out), alignment)
+        key = (library.key(a), library.key(b), library.key(out), alignment, products)
     plan = _plans.by_key.get(key)
     if plan is None or (tune and not plan.is_tuned):
         if plan is not None:
             plan.close()
-        plan = _plans.by_key[key] = _planned(library, a, b, out, tune)
+        plan = _plans.by_key[key] = _planned(library, a, b, out, tune, products)
     if out is None:
         out = _empty(library, plan.shape, a)
         address_c = library.address(out)
     if c is not None and c is not out and beta:
-        out[...] = c
+        _copy(c, out)
     if plan.kernel is None:
         _scale(out, beta)
     else:
@@ -101,7 +101,7 @@ def gemm(  # noqa: PLR0912, PLR0913, PLR0917  # as it is known: operands, result
     return out
 
 
-def _fused(  # noqa: PLR0913, PLR0917  # as gemm
+def _fused(  # noqa: PLR0913, PLR0917  # as multiply
     a: Any,
     b: Any,
     out: Any,
@@ -110,8 +110,10 @@ def _fused(  # noqa: PLR0913, PLR0917  # as gemm
     epilogue: Epilogue,
     inputs: Mapping[str, Any],
     tune: bool | float,
+    products: Products,
+    fused_key: Hashable,
 ) -> Any:
-    """`gemm` with an epilogue."""
+    """`multiply` with an epilogue, of which all is checked."""
     library = library_of(a)
     require_inputs(epilogue, inputs)
     arrays = {one.name: inputs[one.name] for one in epilogue.inputs if one.axes}
@@ -121,24 +123,35 @@ def _fused(  # noqa: PLR0913, PLR0917  # as gemm
         raise UsageError("an epilogue reads the old C as c[m, n]: give it as out, and leave out c")
     memory_a, memory_b = library.memory(a), library.memory(b)
     shape = product_shape(memory_a.shape, memory_b.shape)
-    if len(shape) > 2 or not prod(shape) or not memory_a.shape[-1]:
-        raise UsageError(f"an epilogue takes two matrices that are not empty, got {list(shape)}")
+    if not prod(shape) or not memory_a.shape[-1]:
+        raise UsageError(f"an epilogue takes matrices that are not empty, got {list(shape)}")
+    if shape[-1] % epilogue.num_columns:
+        raise UsageError(f"{epilogue} takes two columns of a @ b for each, and b has {shape[-1]}")
+    shape = (*shape[:-1], shape[-1] // epilogue.num_columns)
     out = _empty(library, shape, a) if out is None else out
     memory_c = library.memory(out)
-    dtype = _dtype_of(memory_a, memory_b, memory_c, shape)
+    dtype = products.of(_dtype_of(memory_a, memory_b, memory_c, shape))
     call = call_for(
         Strided("a", memory_a.shape, memory_a.strides),
         Strided("b", memory_b.shape, memory_b.strides),
         Strided("out", shape, memory_c.strides),
         dtype,
     )
+    if len(call.offsets) > 1:
+        raise UsageError(
+            "with an epilogue the products of a batch are one launch: their matrices must follow "
+            "each other by whole rows, or be shared; pass contiguous copies"
+        )
     if call.swapped:
         raise UsageError("out lies column by column: with an epilogue give one that lies by rows")
     problem = as_aligned(call, (memory_a.address, memory_b.address, memory_c.address))
     alpha, beta = factors
     problem = replace(problem, alpha=alpha, beta=beta, epilogue=epilogue)
     placed = placed_inputs(library, problem, inputs, memory_c.address)
-    plan = _fused_plan(call, problem, memory_a.device, shape, tune)
+    where = gpu(memory_a.device, products is Products.EMULATED)
+    plan = _fused_plan(call, problem, where, shape, tune)
+    if fused_key is not None:
+        _plans.fused[fused_key] = plan
     plan.give(placed)
     find_stream = library.stream
     stream = find_stream(plan.device) if find_stream else memory_a.stream
@@ -146,25 +159,77 @@ def _fused(  # noqa: PLR0913, PLR0917  # as gemm
     return out
 
 
+def _fused_key(  # noqa: PLR0913, PLR0917  # as multiply
+    a: Any,
+    b: Any,
+    out: Any,
+    factors: tuple[float, float],
+    epilogue: str,
+    inputs: Mapping[str, Any],
+    products: Products,
+) -> Hashable:
+    """All but addresses that the checks and the plan of a call depend on; None at a first call."""
+    key: list[Hashable] = [epilogue, factors, products, out is None]
+    for name, one in (("a", a), ("b", b), ("out", out), *inputs.items()):
+        kind = type(one)
+        if kind in (int, float) or one is None:
+            key.append((name, kind))
+            continue
+        library = LIBRARIES.get(kind)
+        if library is None:
+            return None
+        key.append((name, library.name, library.key(one), library.address(one) & 15))
+    return tuple(key)
+
+
+def _fused_again(  # noqa: PLR0913, PLR0917  # as multiply
+    plan: Plan,
+    a: Any,
+    b: Any,
+    out: Any,
+    factors: tuple[float, float],
+    inputs: Mapping[str, Any],
+) -> Any:
+    """Launch a plan on other memory of the same kind; None where that has to be looked at."""
+    library = LIBRARIES[type(a)]
+    result = _empty(library, plan.shape, a) if out is None else out
+    address = library.address(result)
+    placed = {
+        EPILOGUE_PREFIX + name: one if isinstance(one, int | float) else library.address(one)
+        for name, one in inputs.items()
+    }
+    if address in placed.values() or (out is None and address & 15):
+        return None
+    plan.give(placed)
+    find_stream = library.stream
+    stream = find_stream(plan.device) if find_stream else library.memory(a).stream
+    plan.run(library.address(a), library.address(b), address, *factors, stream)
+    return result
+
+
 def _fused_plan(
-    call: Call, problem: Problem, device: int, shape: tuple[int, ...], tune: bool | float
+    call: Call, problem: Problem, where: Gpu, shape: tuple[int, ...], tune: bool | float
 ) -> Plan:
     """The plan of a problem, of which each thread has one."""
-    plan = _plans.by_key.get((problem, device))
+    key = (problem, where.index, where.emulation)
+    plan = _plans.by_key.get(key)
     if plan is not None and (plan.is_tuned or not tune):
         return plan
-    where = gpu(device)
     if tune and not where.chooser.is_tuned(problem):
-        tune_on(where.index, problem, DEFAULT_BUDGET_S if tune is True else float(tune))
-        where.forget()
+        _tune(where, problem, tune)
     is_tuned = bool(tune) and where.chooser.is_tuned(problem)
     plan = Plan(
         where, replace(call, problem=problem), where.kernel(problem), shape, is_tuned=is_tuned
     )
     if len(_plans.by_key) >= MAX_PLANS:
         _forget_plans()
-    _plans.by_key[problem, device] = plan
+    _plans.by_key[key] = plan
     return plan
+
+
+def _tune(where: Gpu, problem: Problem, tune: bool | float) -> None:
+    tune_on(where.index, problem, _budget_s(tune), allow_emulation=where.emulation)
+    where.forget()
 
 
 def _forget_plans() -> None:
@@ -172,26 +237,29 @@ def _forget_plans() -> None:
     for plan in _plans.by_key.values():
         plan.close()
     _plans.by_key.clear()
+    _plans.fused.clear()
 
 
 def forget() -> None:
-    """Choose anew at the next call: the database, or AUTOGEMM_DB, has changed.
+    """Forget the kernels chosen so far, because the database or AUTOGEMM_DB has changed.
 
-    Other threads keep the kernels that they have.
+    The next call of `gemm` reads the database again. Other threads keep their kernels.
     """
     _forget_plans()
     gpu.cache_clear()
 
 
-def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> Plan:
+def _planned(  # noqa: PLR0913, PLR0917  # as multiply
+    library: Library, a: Any, b: Any, out: Any, tune: bool | float, products: Products
+) -> Plan:
     """Return the plan of a shape that is new to this thread, or is to be tuned. Slow."""
     if len(_plans.by_key) >= MAX_PLANS:
         _forget_plans()
     memory_a, memory_b = library.memory(a), library.memory(b)
     shape = product_shape(memory_a.shape, memory_b.shape)
     memory_c = library.memory(out) if out is not None else _as_new(memory_a, shape)
-    dtype = _dtype_of(memory_a, memory_b, memory_c, shape)
-    where = gpu(memory_a.device)
+    dtype = products.of(_dtype_of(memory_a, memory_b, memory_c, shape))
+    where = gpu(memory_a.device, products is Products.EMULATED)
     if not prod(shape) or not memory_a.shape[-1]:
         return Plan(where, None, None, shape, is_tuned=True)
     call = call_for(
@@ -205,8 +273,7 @@ def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> 
         call, (*(addresses[::-1] if call.swapped else addresses), memory_c.address)
     )
     if tune and not where.chooser.is_tuned(problem):
-        tune_on(where.index, problem, DEFAULT_BUDGET_S if tune is True else float(tune))
-        where.forget()
+        _tune(where, problem, tune)
     is_tuned = bool(tune) and where.chooser.is_tuned(problem)
     return Plan(where, call, where.kernel(problem), shape, is_tuned=is_tuned)
 
@@ -244,6 +311,19 @@ def _empty(library: Library, shape: tuple[int, ...], like: Any) -> Any:
             f"gemm cannot make arrays of {library.name}: give out, of the shape {list(shape)}"
         )
     return library.empty(shape, like)
+
+
+def _budget_s(tune: bool | float) -> float:
+    """Seconds of searching. Raises UsageError for what is no number above 0."""
+    return DEFAULT_BUDGET_S if tune is True else number("tune", tune)
+
+
+def _copy(c: Any, out: Any) -> None:
+    """Copy ``c`` into ``out``, broadcast. Raises UsageError where its library cannot."""
+    try:
+        out[...] = c
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise UsageError(f"c cannot be broadcast to out: {one_line(str(error))}") from error
 
 
 def _scale(out: Any, beta: float) -> None:

@@ -3,14 +3,30 @@
 Nothing here knows a library or a GPU.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from math import prod
 
+from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
 
 Shape = tuple[int, ...]
+# Products that a launch may have in every family.
+MOST_PRODUCTS = 65535
+
+
+class Products(StrEnum):
+    """How float32 is multiplied; other types have one way."""
+
+    EXACT = "exact"
+    TF32 = "tf32"
+    EMULATED = "emulated"
+
+    def of(self, dtype: DType) -> DType:
+        """The dtype of the problem for arrays of that dtype."""
+        return DType.TF32 if self is Products.TF32 and dtype is DType.F32 else dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +60,11 @@ class Strided:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One GEMM for each batch: what a kernel computes, and where each batch's matrices begin.
+    """One launch for all batches, or one for each: what a kernel computes, and where it begins.
 
     ``swapped``: C is stored column by column, so C^T = op(B)^T op(A)^T is computed, and the
     problem's A is the caller's b. ``offsets`` are elements from the start of the problem's A, B
-    and C, a triple for each batch.
+    and C, a triple for each launch; one where the problem's own batch has all.
     """
 
     problem: Problem
@@ -93,7 +109,26 @@ def call_for(a: Strided, b: Strided, c: Strided, dtype: DType) -> Call:
     )
     batches = c.shape[:-2]
     columns = (_offsets(one, batches) for one in (a, b, c))
-    return Call(problem, False, tuple(zip(*columns, strict=True)))
+    offsets = tuple(zip(*columns, strict=True))
+    batch = _batch_of(problem, offsets)
+    if batch is None:
+        return Call(problem, False, offsets)
+    return Call(replace(problem, batch=batch), False, offsets[:1])
+
+
+def _batch_of(problem: Problem, offsets: tuple[tuple[int, int, int], ...]) -> Batch | None:
+    """The batch that has these matrices; None where they do not lie whole rows apart, all alike."""
+    count = len(offsets)
+    if not 1 < count <= MOST_PRODUCTS:
+        return None
+    steps = offsets[1]
+    if any(one != tuple(place * step for step in steps) for place, one in enumerate(offsets)):
+        return None
+    lds = (problem.lda, problem.ldb, problem.ldc)
+    pairs = tuple(zip(steps, lds, problem.own_rows, strict=True))
+    if any(step % ld or 0 != step < rows * ld for step, ld, rows in pairs) or steps[2] == 0:
+        return None
+    return Batch(count, *(step // ld for step, ld, _ in pairs))
 
 
 def _broadcast(a: Shape, b: Shape) -> Shape:

@@ -19,7 +19,7 @@ from autogemm.runtime.driver import CudaDriver, Extents, LaunchCall, cuda_driver
 from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
 from autogemm.store import DecidedRow, open_store
-from autogemm.support.errors import NotFoundError
+from autogemm.support.errors import NotFoundError, UsageError
 from autogemm.targets.cuda import RawMap, argument_values, encode, pointers_to
 
 VECTOR_BYTES = 16
@@ -36,11 +36,15 @@ class Kernel:
 
 
 class Gpu:
-    """One GPU of this process: its context, chooser, and the modules loaded into it."""
+    """One GPU of this process: its context, chooser, and the modules loaded into it.
 
-    def __init__(self, driver: CudaDriver, index: int) -> None:
+    With ``emulation`` its kernels may compute FP32 by products of lower precision.
+    """
+
+    def __init__(self, driver: CudaDriver, index: int, emulation: bool = False) -> None:
         self.driver = driver
         self.index = index
+        self.emulation = emulation
         self.device = driver.device(index)
         self.context = driver.context(index)
         self._modules: dict[str, int] = {}
@@ -50,7 +54,11 @@ class Gpu:
     def chooser(self) -> Chooser:
         """The chooser of the default database as of the first use, or the last `forget`."""
         if self._chooser is None:
-            self._chooser = Chooser(_stored_runs(), default_families(), self.device)
+            families = default_families(emulation=self.emulation)
+            # A winner of emulation says nothing where that is not allowed.
+            names = {family.name for family in families}
+            runs = [run for run in _stored_runs() if _winner_of(run) in names]
+            self._chooser = Chooser(runs, families, self.device)
         return self._chooser
 
     def forget(self) -> None:
@@ -90,6 +98,12 @@ def _stored_runs() -> list[DecidedRow]:
             return store.decided()
     except NotFoundError:
         return []
+
+
+def _winner_of(run: DecidedRow) -> str:
+    config = run.finals.winner.config
+    assert config is not None, "a winner has a config"
+    return config.family
 
 
 def as_aligned(call: Call, addresses: tuple[int, int, int]) -> Problem:
@@ -173,8 +187,11 @@ class Plan:
         """Put the GEMM of every batch on the stream."""
         if self._swapped:
             a, b = b, a
-        self._alpha.value = alpha
-        self._beta.value = beta
+        try:
+            self._alpha.value = alpha
+            self._beta.value = beta
+        except TypeError as error:
+            raise UsageError(f"alpha and beta are numbers, got {alpha!r}, {beta!r}") from error
         on_stream = self._streams.get(stream) or self._first_on(stream)
         self._workspace.value = on_stream.workspace
         for start_a, start_b, start_c in self._offsets:
@@ -242,6 +259,6 @@ class _OnStream:
 
 
 @cache
-def gpu(index: int) -> Gpu:
-    """Return the one object for each GPU. Raises DeviceError without a driver."""
-    return Gpu(cuda_driver(), index)
+def gpu(index: int, emulation: bool = False) -> Gpu:
+    """Return the one object for each GPU and arithmetic. Raises DeviceError without a driver."""
+    return Gpu(cuda_driver(), index, emulation)

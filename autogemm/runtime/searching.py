@@ -1,17 +1,30 @@
 """``autogemm.tune`` and ``autogemm.best``: the command line's work, with values for results."""
 
+import functools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from enum import StrEnum
-from typing import TypeVar
+from dataclasses import replace
 
-from autogemm.model.config import Value
+from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Fill, Objective
+from autogemm.runtime.keywords import (
+    Fix,
+    Place,
+    Size,
+    choice,
+    options_of,
+    parsed_dtype,
+    place,
+    problem_of,
+    text,
+)
+from autogemm.runtime.progress import Progress, check_progress, listener_of
 from autogemm.store import BestQuery, ResultRow, open_store
-from autogemm.support.errors import NotFoundError, UsageError
+from autogemm.support.errors import NotFoundError
 from autogemm.tuning import TuneOptions, TuneResult, open_run
 from autogemm.tuning import tune as run_tuner
 
@@ -19,19 +32,22 @@ DEFAULT_BUDGET_S = 10.0
 # The defaults of the command line.
 _DEFAULT = TuneOptions()
 
-Size = Problem | str | int | tuple[int, int, int]
-Fix = Mapping[str, Value | Sequence[Value]] | Sequence[str]
-Choice = TypeVar("Choice", bound=StrEnum)
-
 
 def tune(  # noqa: PLR0913  # as the command's options
     size: Size,
     *,
     layout: str | Layout = Layout.NN,
     dtype: str | DType = DType.F32,
-    gpu: str = _DEFAULT.gpu,
+    lda: int = 0,
+    ldb: int = 0,
+    ldc: int = 0,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    epilogue: str | Epilogue = "",
+    batch: str | int | Batch = "",
+    gpu: str | int = _DEFAULT.gpu,
     require_gpu: bool = _DEFAULT.require_gpu,
-    family: str | Sequence[str] = _DEFAULT.family,
+    family: Place | Sequence[Place] = _DEFAULT.family,
     allow_emulation: bool = _DEFAULT.allow_emulation,
     fix: Fix = _DEFAULT.fix,
     trials: int | None = _DEFAULT.trials,
@@ -52,18 +68,24 @@ def tune(  # noqa: PLR0913  # as the command's options
     seeds: bool = _DEFAULT.seeds,
     certify: bool = _DEFAULT.certify,
     fresh: bool = _DEFAULT.fresh,
-    db: str | None = None,
+    db: Place | None = None,
+    progress: Progress = None,
 ) -> TuneResult:
-    """Search for the fastest kernel, store what was found, and return it.
+    """Search for the fastest kernel of a problem, store all trials, and return the result.
 
-    ``size`` is ``4096``, ``"4096x256x1024"``, ``(4096, 256, 1024)`` or a `Problem`, which has its
-    own layout and dtype. ``db`` is a path or URL, by default the database of the command line. The
-    other arguments are the options of ``autogemm tune``, under the same names and with the same
-    defaults:
+    ``size`` is ``4096``, ``"4096x256x1024"``, ``(4096, 256, 1024)`` or a `Problem`, which brings
+    its own layout, dtype, leading dimensions, factors, epilogue and batch. ``db`` is a path or URL,
+    by default the database of the command line. ``progress`` is True for a bar, False for none, or
+    a function that is given each event (`autogemm.tuning.Event`); by default there is a bar in
+    notebooks and on terminals. The other arguments are the options of ``autogemm tune``, under the
+    same names and with the same defaults:
 
+    - ``lda``, ``ldb``, ``ldc``: leading dimensions in elements, 0 is packed. ``epilogue``: an
+      expression of ``acc`` in place of ``alpha`` and ``beta`` (docs/epilogues.md). ``batch``: how
+      many products of this size there are in one launch (docs/batched.md).
     - ``gpu``: an attached GPU by number or name, ``auto``, ``recorded`` or ``recorded:FILE``. Where
-      ``auto`` finds no GPU the times are recorded and a warning says so; with ``require_gpu`` that
-      is a DeviceError.
+      ``auto`` finds no GPU the times are recorded and a warning says so, once; with
+      ``require_gpu`` that is a DeviceError.
     - ``family``: one or several families, by name or folder. ``fix`` narrows parameters:
       ``{"BM": (64, 128), "STAGES": 3}``, or texts as on the command line (``["BM=64,128"]``).
       ``allow_emulation`` adds families that compute FP32 by tensor-core products.
@@ -79,98 +101,80 @@ def tune(  # noqa: PLR0913  # as the command's options
       ``--no-seeds`` and ``--no-certify`` leave out.
 
     The same call resumes a search that was interrupted, unless it is ``fresh``. Raises UsageError
-    for values that are not allowed or do not fit together, and the errors of
+    for values of another kind, that are not allowed or do not fit together, and the errors of
     `autogemm.tuning.tune` and `autogemm.tuning.open_run`.
     """
-    options = TuneOptions(
-        gpu=gpu,
-        require_gpu=require_gpu,
-        family=(family,) if isinstance(family, str) else tuple(family),
-        allow_emulation=allow_emulation,
-        fix=_fix_texts(fix),
-        trials=trials,
-        budget_s=budget_s,
-        until_ratio=until_ratio,
-        until_gain=until_gain,
-        objective=_choice("objective", Objective, objective),
-        max_error=str(max_error),
-        sampler=sampler,
-        seed=seed,
-        finalists=finalists,
-        rounds=rounds,
-        sustained_s=sustained_s,
-        l2=_choice("l2", CacheState, l2),
-        fill=_choice("fill", Fill, fill),
-        prune=prune,
-        warm_start=warm_start,
-        seeds=seeds,
-        certify=certify,
-        fresh=fresh,
+    options = options_of(locals())
+    check_progress(progress)
+    problem = problem_of(
+        size, layout, dtype, epilogue, batch, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta
     )
 
     def notify(notice: str) -> None:
-        if gpu == "auto":
-            warnings.warn(notice, stacklevel=5)
+        if options.gpu == "auto":
+            _warn_once(notice)
 
-    problem = problem_of(size, layout, dtype)
+    where = place("db", db)
     with ExitStack() as stack:
-        run = open_run(stack, problem, options, db, command="autogemm.tune", notify=notify)
-        return run_tuner(run.request, run.target, run.compiler, run.store)
+        run = open_run(stack, problem, options, where, command="autogemm.tune", notify=notify)
+        told = stack.enter_context(listener_of(progress, run.request))
+        parts = (run.request, run.target, run.compiler, run.store)
+        return run_tuner(*parts, told, more_targets=run.more_targets)
 
 
-def best(
+def best(  # noqa: PLR0913  # filters, all by name
     size: Size | None = None,
     *,
     layout: str | Layout | None = None,
+    dtype: str | DType | None = None,
+    family: str | None = None,
     gpu: str | None = None,
-    db: str | None = None,
+    db: Place | None = None,
 ) -> ResultRow:
-    """The best stored result: of one size or the newest of any, measured before recorded.
+    """Return the best stored result of a size, or the newest result of any size.
 
-    ``gpu`` is any part of a GPU's name. Raises NotFoundError where nothing matches.
+    ``size`` is that of `tune`; a `Problem` brings its own layout, dtype, epilogue and batch.
+    Measured results take precedence over recorded ones. ``gpu`` is any part of a GPU's name.
+
+    Raises NotFoundError where nothing matches, UsageError for values that are not allowed, and
+    StoreError.
     """
-    label = None if size is None else problem_of(size, layout or Layout.NN).size_label
-    if isinstance(size, Problem):
-        layout = size.layout
-    name = None if layout is None else str(_choice("layout", Layout, layout))
-    query = BestQuery(gpu=gpu, size=label, layout=name)
-    with open_store(db, create=False) as store:
+    query = BestQuery(
+        gpu=None if gpu is None else text("gpu", gpu),
+        layout=None if layout is None else str(choice("layout", Layout, layout)),
+        dtype=None if dtype is None else str(parsed_dtype(dtype)),
+        family=None if family is None else text("family", family),
+    )
+    if size is not None:
+        problem = problem_of(size)
+        query = replace(query, size=problem.size_label)
+        if problem is size:
+            query = replace(query, layout=str(problem.layout), dtype=str(problem.dtype))
+            query = replace(query, epilogue=problem.epilogue.text or "none")
+            query = replace(query, batch=str(problem.batch) or "1")
+    with open_store(place("db", db), create=False) as store:
         rows = store.best(query)
     if not rows:
         raise NotFoundError("no result matches: autogemm.tune makes one")
     return max(rows, key=lambda row: (row.provenance.value == "measured", row.measured_at))
 
 
-def tune_on(index: int, problem: Problem, budget_s: float) -> TuneResult:
+def tune_on(
+    index: int, problem: Problem, budget_s: float, *, allow_emulation: bool = False
+) -> TuneResult:
     """Tune a problem on a GPU of this process, which goes on using it meanwhile."""
-    return tune(problem, gpu=str(index), budget_s=budget_s, trials=None, certify=False)
+    return tune(
+        problem,
+        gpu=index,
+        allow_emulation=allow_emulation,
+        budget_s=budget_s,
+        trials=None,
+        certify=False,
+        progress=False,
+    )
 
 
-def problem_of(size: Size, layout: str | Layout, dtype: str | DType = DType.F32) -> Problem:
-    """Return the problem that a size of any of its forms names. Raises UsageError."""
-    if isinstance(size, Problem):
-        return size
-    m, n, k = size if isinstance(size, tuple) else Problem.parse_size(str(size))
-    element = dtype if isinstance(dtype, DType) else DType.parse(dtype)
-    return Problem(m, n, k, _choice("layout", Layout, layout), element)
-
-
-def _choice(name: str, kind: type[Choice], value: str) -> Choice:
-    """Return the value of an enum. Raises UsageError for one that it does not have."""
-    try:
-        return kind(value)
-    except ValueError as error:
-        raise UsageError(f"{name} is one of {', '.join(kind)}, got {value!r}") from error
-
-
-def _fix_texts(fix: Fix) -> tuple[str, ...]:
-    """Return the texts of ``--fix``. Raises UsageError for one text in place of a list."""
-    if isinstance(fix, str):
-        raise UsageError(f"fix takes a list of texts or a dict, got {fix!r}")
-    if not isinstance(fix, Mapping):
-        return tuple(fix)
-    return tuple(f"{name}={_values_text(values)}" for name, values in fix.items())
-
-
-def _values_text(values: Value | Sequence[Value]) -> str:
-    return ",".join(map(str, (values,) if isinstance(values, str | int) else values))
+# Once in a process: Python itself would show it again for each line that calls.
+@functools.cache
+def _warn_once(notice: str) -> None:
+    warnings.warn(notice, stacklevel=6)

@@ -1,0 +1,234 @@
+"""``autogemm.patch``: linear layers of a model by tuned kernels, where results show them faster."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import MethodType
+from typing import Any
+
+import torch
+
+from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
+from autogemm.model.problem import Layout, Problem
+from autogemm.programs.results import Results, results_on
+from autogemm.runtime import gemm
+from autogemm.support.errors import UsageError
+
+_DTYPES = {
+    torch.float32: DType.F32,
+    torch.float16: DType.F16,
+    torch.bfloat16: DType.BF16,
+}
+# Modules that a kernel may apply behind a linear layer, in a Sequential.
+_ACTIVATIONS: dict[type, Callable[[Any], str]] = {
+    torch.nn.ReLU: lambda module: "relu",
+    torch.nn.SiLU: lambda module: "silu",
+    torch.nn.Sigmoid: lambda module: "sigmoid",
+    torch.nn.Tanh: lambda module: "tanh",
+    torch.nn.GELU: lambda module: "gelu_tanh" if module.approximate == "tanh" else "gelu",
+}
+_PATCHED = "_autogemm_patched"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchedLayer:
+    """A linear layer by its name in the model; ``rows`` are those for which a kernel runs.
+
+    ``why`` says why it was left as it was, empty where it was replaced.
+    """
+
+    name: str
+    shape: str
+    dtype: str
+    epilogue: str
+    rows: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PatchSummary:
+    """What `patch` replaced and what it left; as text a table."""
+
+    gpu: str
+    layers: tuple[PatchedLayer, ...]
+
+    @property
+    def num_replaced(self) -> int:
+        """Layers with a kernel for some number of rows."""
+        return sum(not one.why for one in self.layers)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{one.name}  {one.shape} {one.dtype}  "
+            + (f"{one.epilogue or 'acc'}: rows {', '.join(map(str, one.rows))}" if one.rows else "")
+            + (f"left: {one.why}" if one.why else "")
+            for one in self.layers
+        ]
+        head = f"{self.num_replaced} of {len(self.layers)} linear layers replaced on {self.gpu}"
+        return "\n".join((head, *lines))
+
+
+def patch(model: Any, *, gpu: str | None = None) -> PatchSummary:
+    """Let a model's linear layers run tuned kernels, where results show these to be faster.
+
+    A layer runs a kernel for the numbers of rows (tokens) whose problem, bias and activation
+    included, has a result on this GPU that is faster than its baseline, and torch's for all others.
+    An activation belongs to the layer before it where both follow each other in a
+    ``torch.nn.Sequential``. Where gradients are recorded their products must be faster as well.
+    ``gpu`` is any part of a GPU's name, by default the current one. Results are those of the
+    database that `autogemm.gemm` reads, as of now.
+    Parameters, names and the state dict stay as they are.
+
+    Raises UsageError for what is no module, is patched already, or without a GPU.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise UsageError(f"patch takes a torch.nn.Module, got {type(model).__name__}")
+    if any(_PATCHED in vars(module) for module in model.modules()):
+        raise UsageError("the model is patched already: call autogemm.unpatch(model) first")
+    if gpu is None and not torch.cuda.is_available():
+        raise UsageError("torch sees no GPU: patch where the model runs")
+    results = results_on(gpu or torch.cuda.get_device_name(), None)
+    activations = dict(_followed(model))
+    layers = []
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            layers.append(_patched(name, module, activations.get(module, ""), results))
+    for module in model.modules():
+        if type(module) is torch.nn.Sequential and any(one in activations for one in module):
+            _replace_forward(module, _sequential_forward)
+    return PatchSummary(results.gpu, tuple(layers))
+
+
+def unpatch(model: Any) -> None:
+    """Give a model's layers back what `patch` replaced. Nothing happens where nothing was."""
+    for module in model.modules():
+        if vars(module).pop(_PATCHED, None) is not None:
+            vars(module).pop("forward", None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """For which rows a layer's product is faster, alone (``plain``) and with its activation."""
+
+    dtype: torch.dtype
+    plain: frozenset[int]
+    activated: frozenset[int]
+    trained: frozenset[int]
+    activation: str
+    has_bias: bool
+
+    def epilogue(self, activated: bool) -> str:
+        inner = "acc + bias[n]" if self.has_bias else "acc"
+        if activated:
+            return f"{self.activation}({inner})"
+        return inner if self.has_bias else ""
+
+
+def _followed(model: Any) -> Iterator[tuple[Any, str]]:
+    """Linear layers of a Sequential that an activation follows, and its name in expressions."""
+    for module in model.modules():
+        if type(module) is torch.nn.Sequential:
+            children = list(module)
+            for linear, behind in itertools.pairwise(children):
+                if isinstance(linear, torch.nn.Linear) and type(behind) in _ACTIVATIONS:
+                    yield linear, _ACTIVATIONS[type(behind)](behind)
+
+
+def _patched(name: str, linear: Any, activation: str, results: Results) -> PatchedLayer:
+    weight = linear.weight
+    shape = f"{linear.out_features}x{linear.in_features}"
+    seen = (name or "the model", shape, str(weight.dtype).removeprefix("torch."))
+    why = _why_left(linear)
+    if why:
+        return PatchedLayer(*seen, "", (), why)
+    choice = _chosen(linear, activation, results)
+    epilogue = choice.epilogue(bool(choice.activated))
+    rows = tuple(sorted(choice.plain | choice.activated))
+    if not rows:
+        asked = choice.epilogue(bool(activation)) or "acc"
+        why = f"no result for {asked} in layout nt is faster than its baseline on {results.gpu}"
+        return PatchedLayer(*seen, "", (), why)
+    setattr(linear, _PATCHED, choice)
+    linear.forward = MethodType(_linear_forward, linear)
+    return PatchedLayer(*seen, epilogue, rows, "")
+
+
+def _why_left(linear: Any) -> str:
+    if type(linear) is not torch.nn.Linear or "forward" in vars(linear):
+        return f"its forward is not torch.nn.Linear's ({type(linear).__name__})"
+    if linear.weight.dtype not in _DTYPES:
+        return f"there are no kernels for {linear.weight.dtype}"
+    if type(linear.weight) is not torch.nn.Parameter or not linear.weight.is_contiguous():
+        return "its weight is no plain, contiguous parameter"
+    return ""
+
+
+def _chosen(linear: Any, activation: str, results: Results) -> _Choice:
+    columns, depth = linear.weight.shape
+    dtype = _DTYPES[linear.weight.dtype]
+    if dtype is DType.F32 and torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32":
+        dtype = DType.TF32
+    choice = _Choice(
+        linear.weight.dtype, *(frozenset[int](),) * 3, activation, linear.bias is not None
+    )
+    rows = sorted({m for m, n, k in results.by_size if (n, k) == (columns, depth)})
+
+    def faster(epilogue: str) -> frozenset[int]:
+        problem = Problem(1, columns, depth, Layout.NT, dtype, epilogue=Epilogue.parse(epilogue))
+        return frozenset(m for m in rows if results.is_faster(replace(problem, m=m)))
+
+    plain = faster(choice.epilogue(False))
+    # Gradients: of the input grad W, of the weight x^T grad; an epilogue would be computed again.
+    trained = frozenset(
+        m
+        for m in ([] if choice.has_bias else plain)
+        if results.is_faster(Problem(m, depth, columns, Layout.NN, dtype))
+        and results.is_faster(Problem(depth, columns, m, Layout.TN, dtype))
+    )
+    activated = faster(choice.epilogue(True)) if activation else frozenset[int]()
+    return replace(choice, plain=plain, activated=activated, trained=trained)
+
+
+def _replace_forward(module: Any, forward: Callable[..., Any]) -> None:
+    setattr(module, _PATCHED, True)
+    module.forward = MethodType(forward, module)
+
+
+def _linear_forward(self: Any, x: Any) -> Any:
+    result = _by_kernel(self, x, activated=False)
+    return torch.nn.functional.linear(x, self.weight, self.bias) if result is None else result
+
+
+def _sequential_forward(self: Any, x: Any) -> Any:
+    children = list(self)
+    skip = False
+    for module in children:
+        if skip:
+            skip = False
+            continue
+        result = _by_kernel(module, x, activated=True)
+        skip = result is not None
+        x = module(x) if result is None else result
+    return x
+
+
+def _by_kernel(linear: Any, x: Any, *, activated: bool) -> Any:
+    """The layer's product by a kernel; None where none is known to be faster."""
+    choice = getattr(linear, _PATCHED, None)
+    if not isinstance(choice, _Choice) or x.dtype is not choice.dtype or not x.is_contiguous():
+        return None
+    if torch.is_autocast_enabled(x.device.type):
+        return None
+    rows = x.numel() // linear.in_features
+    if rows not in (choice.activated if activated else choice.plain):
+        return None
+    is_trained = torch.is_grad_enabled() and any(
+        one is not None and one.requires_grad for one in (x, linear.weight, linear.bias)
+    )
+    if is_trained and (activated or rows not in choice.trained):
+        return None
+    inputs = {"bias": linear.bias} if choice.has_bias else {}
+    flat = x.reshape(rows, linear.in_features)
+    result = gemm(flat, linear.weight.T, epilogue=choice.epilogue(activated), **inputs)
+    return result.reshape(*x.shape[:-1], linear.out_features)

@@ -1,0 +1,1 @@
+"""A folder for ``PYTHONPATH``: ``sitecustomize`` alone, for `autogemm.programs.process`."""
