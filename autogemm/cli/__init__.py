@@ -10,10 +10,13 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 import click
 
+from autogemm.cli.defaults import name_variables, read_defaults, source_of
+from autogemm.cli.log import log_options, note
+from autogemm.cli.prose import say
 from autogemm.support.errors import AutogemmError, EpilogueError, UsageError
 from autogemm.support.interrupt import interrupted_code
 from autogemm.support.messages import masked, message
@@ -29,17 +32,20 @@ _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
 COMMANDS: dict[str, tuple[str, str]] = {
     "tune": ("tune.command", "Find the fastest kernel for a problem on a GPU."),
     "export": ("export.command", "Write the best kernel as one CUDA file."),
-    "db": ("db.command", "Ask the tuning database."),
+    "db": ("db.command", "Query and maintain the tuning database."),
+    "record": ("record.command", "Record which GEMMs a PyTorch program calls."),
     "space": ("kernels.commands", "Show a family's parameters and count its legal configs."),
-    "explain": ("insight.commands", "Say why a config is as fast or slow as it is."),
+    "new-family": ("kernels.starting", "Create a working kernel family to start from."),
+    "explain": ("insight.commands", "Explain why a config is fast or slow."),
     "verify": ("kernels.commands", "Run kernels on edge cases, checked access by access."),
     "render": ("kernels.commands", "Print the CUDA source of one config."),
     "bench": ("bench.command", "Time kernels side by side: rungs, your own, libraries."),
     "profile": ("insight.commands", "Say what limits a kernel, from hardware counters."),
     "bench-search": ("bench_search.command", "Compare search strategies on recorded spaces."),
     "report": ("insight.commands", "Write one HTML file that explains a run or a benchmark."),
-    "plot": ("insight.commands", "Draw a picture of a run or of a benchmark."),
-    "roofline": ("insight.commands", "Show how close kernels come to what their GPU can do."),
+    "plot": ("insight.commands", "Plot a run or a benchmark."),
+    "roofline": ("insight.commands", "Show how close kernels come to the roofs of their GPU."),
+    "cache": ("cache.command", "Show, clear and limit what is kept on disk."),
     "gpus": ("kernels.commands", "List the attached GPUs, known GPUs and recordings."),
 }
 
@@ -58,6 +64,9 @@ class AutogemmGroup(click.Group):
         module = importlib.import_module(f"{__name__}.{COMMANDS[cmd_name][0]}")
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
+        for one in command.commands.values() if isinstance(command, click.Group) else (command,):
+            log_options(one)
+        name_variables(command, (cmd_name,))
         return command
 
     def resolve_command(
@@ -117,6 +126,10 @@ class OneLine(click.ClickException):
         super().__init__(message(text) + place)
         self.exit_code = exit_code  # type: ignore[misc]  # click declares a class variable
 
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it on stderr, folded between words where that is a terminal."""
+        say(f"Error: {self.message}", err=True)
+
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
@@ -126,11 +139,15 @@ def _one_line_errors() -> Iterator[None]:
     except EpilogueError as error:
         raise OneLine(str(error), error.exit_code, error.place) from error
     except AutogemmError as error:
+        note(str(error), error=error)
         raise OneLine(str(error), error.exit_code) from error
     except click.UsageError as error:
         if error.ctx is None or isinstance(error, _IS_HELP):
             raise
-        text = f"{error.format_message().rstrip('.')} (see {error.ctx.command_path} -h)"
+        text = error.format_message().rstrip(".")
+        if isinstance(error, click.BadParameter) and error.param is not None:
+            text += source_of(error.ctx, error.param)
+        text += f" (see {error.ctx.command_path} -h)"
         raise OneLine(text, error.exit_code) from error
     except OSError as error:
         # A path that no system call takes, wherever it was first asked about.
@@ -153,9 +170,19 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 
 @click.group(cls=AutogemmGroup, context_settings=CONTEXT_SETTINGS)
 @click.version_option(__version__, prog_name="autogemm")
+@click.option(
+    "--config-file",
+    metavar="FILE",
+    envvar="AUTOGEMM_CONFIG_FILE",
+    help="Defaults of options, in TOML. Default: autogemm.toml in this folder, else in the user's "
+    "folder of settings (Linux: ~/.config/autogemm).",
+)
 @click.pass_context
-def main(context: click.Context) -> None:
+def main(context: click.Context, config_file: str | None) -> None:
     """Find the fastest GEMM kernel for your GPU and sizes, prove it right, get one CUDA file.
+
+    Every option can also be set by the environment, as in AUTOGEMM_TUNE_BUDGET=30s, or by a file
+    of defaults. What is typed comes first, then the environment, then the file.
 
     \b
     Examples:
@@ -163,9 +190,15 @@ def main(context: click.Context) -> None:
       autogemm export best.cu
       autogemm db best
     """
-    if os.environ.get("NO_COLOR"):
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         # https://no-color.org, and no other control codes either. Commands inherit it.
         context.color = False
+    elif os.environ.get("FORCE_COLOR"):
+        context.color = True
+    assert isinstance(context.command, click.Group)
+    command = context.command.get_command(context, context.invoked_subcommand or "")
+    if command is not None:
+        read_defaults(context, config_file, list(COMMANDS), command)
 
 
 __all__ = ["AutogemmGroup", "main"]

@@ -54,7 +54,7 @@ def _replaceable(path: str, ours: bytes | None, force: bool) -> Iterator[Path]:
     try:
         if target.exists() and not force and not _begins_with(target, ours):
             raise UsageError(
-                f"{path} is there and is not an earlier output of this command: give another "
+                f"{path} exists and is not an earlier output of this command: give another "
                 "name, or --force to replace it"
             )
         yield target

@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
-import click
-
 from autogemm.catalogue.gpus import find_device
 from autogemm.catalogue.ladder import find_rung
 from autogemm.cli.options import ConfigOptions, is_typed
+from autogemm.cli.prose import say
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.space import Family, load_family, parse_fix
@@ -30,9 +29,7 @@ def device_facts(gpu: str) -> Device:
     if attached:
         return attached[0].device
     device = find_device(FALLBACK_GPU)
-    click.echo(
-        f"no GPU is attached: using the limits of {device.name} (choose with --gpu)", err=True
-    )
+    say(f"no GPU is attached: using the limits of {device.name} (choose with --gpu)", err=True)
     return device
 
 
@@ -93,7 +90,7 @@ def _fixed_values(family: Family, fix: tuple[str, ...]) -> dict[str, Any]:
     fixed = parse_fix(family, fix)
     for name, values in fixed.items():
         if len(values) != 1:
-            raise UsageError(f"one config is wanted: give --fix {name} one value")
+            raise UsageError(f"this command takes one config: give --fix {name} one value")
     return {name: values[0] for name, values in fixed.items()}
 
 
@@ -109,5 +106,5 @@ def _checked_config(family: Family, values: dict[str, Any]) -> Config:
             found = "is missing" if value is None else f"cannot be {value!r}"
             wrong.append(f"{parameter.name} {found} (one of {allowed})")
     if wrong:
-        raise UsageError(f"this is no config of {family.name}: {'; '.join(wrong)}")
+        raise UsageError(f"this is not a config of {family.name}: {'; '.join(wrong)}")
     return Config.of(family.name, {name: values[name] for name in names})

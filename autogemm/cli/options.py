@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import click
 
 from autogemm.cli.output import listing_options
+from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
@@ -33,6 +35,8 @@ MAX_SEED = 2**63 - 1
 
 # In place of a benchmark's number: the newest.
 LAST = "last"
+# A benchmark by its number, LAST, or the file of a listing.
+BenchName = int | str | Path
 
 
 def grouped(keyword: str, kind: type[Any], *options: Callable[[Command], Command]) -> Command:
@@ -69,6 +73,7 @@ class MatrixOptions:
     alpha: float
     beta: float
     epilogue: str
+    batch: str
 
     def problem(self, size: str, layout: Layout | None = None) -> Problem:
         """Return the problem of that size. Raises UsageError for values that are not allowed."""
@@ -81,6 +86,7 @@ class MatrixOptions:
             *(self.lda, self.ldb, self.ldc),
             *(self.alpha, self.beta),
             Epilogue.parse(self.epilogue),
+            Batch.parse(self.batch),
         )
 
 
@@ -122,7 +128,7 @@ def dtype_option(default: str | None = None) -> Command:
         type=click.Choice(DTYPES, case_sensitive=False),
         default=default,
         show_default=default is not None,
-        help="Element types. tf32: FP32 matrices, TF32 products; f16-f32: an FP32 C.",
+        help="Element types. tf32: FP32 matrices and TF32 products; f16-f32: C is FP32.",
     )
 
 
@@ -131,24 +137,34 @@ epilogue_option = click.option(
     "--epilogue",
     metavar="EXPRESSION",
     default="",
-    help="What becomes of each sum, as in relu(acc + bias[n]); default: alpha and beta.",
+    help="Expression applied to each sum, as in relu(acc + bias[n]). Default: alpha and beta.",
+)
+
+# ``--batch COUNT``, a text ``batch``, empty for one product.
+batch_option = click.option(
+    "--batch",
+    metavar="COUNT",
+    default="",
+    help="Products of this size in one launch; behind it rows from one's A, B or C to the next's "
+    "(64 rows_a=0: all share A). Default: one.",
 )
 
 MATRIX_OPTIONS = (
     choice_option(
         "--layout",
         Layout,
-        help="op(A) then op(B): n as stored, t transposed; all row-major.",
+        help="op(A) then op(B): n as stored, t transposed; all matrices are row-major.",
         default=Layout.NN,
         case_sensitive=False,
     ),
     dtype_option(default=DType.F32.label),
-    click.option("--lda", default=0, help="Leading dimension of A; 0 is packed."),
-    click.option("--ldb", default=0, help="Leading dimension of B; 0 is packed."),
-    click.option("--ldc", default=0, help="Leading dimension of C; 0 is packed."),
+    click.option("--lda", default=0, help="Leading dimension of A; 0 means packed."),
+    click.option("--ldb", default=0, help="Leading dimension of B; 0 means packed."),
+    click.option("--ldc", default=0, help="Leading dimension of C; 0 means packed."),
     click.option("--alpha", default=1.0, show_default=True, help="Factor of op(A) op(B)."),
     click.option("--beta", default=0.0, show_default=True, help="Factor of the old C."),
     epilogue_option,
+    batch_option,
 )
 
 
@@ -159,7 +175,7 @@ layout_option = choice_option(
 
 # ``--status``, passed on as a Status or None.
 status_option = choice_option(
-    "--status", Status, help=f"Trials that ended so: {', '.join(Status)}.", metavar="STATUS"
+    "--status", Status, help=f"Only trials with this status: {', '.join(Status)}.", metavar="STATUS"
 )
 
 
@@ -225,7 +241,7 @@ fix_option = click.option(
     "--fix",
     multiple=True,
     metavar="NAME=V[,V]",
-    help="Narrow a parameter to these values; repeatable.",
+    help="Restrict a parameter to these values; repeatable.",
 )
 
 
@@ -256,10 +272,10 @@ config_options = grouped(
     click.option(
         "--seed-index",
         type=click.IntRange(min=0),
-        help="Which of the family's seeds --fix changes; counted from 0, the default.",
+        help="The seed of the family that --fix changes, counted from 0.  [default: 0]",
     ),
     click.option(
-        "--config", "config_json", metavar="JSON", help="Every parameter, instead of a seed."
+        "--config", "config_json", metavar="JSON", help="A complete config instead of a seed."
     ),
 )
 
@@ -270,7 +286,7 @@ gpu_option = click.option(
     metavar="NAME|auto",
     default="auto",
     show_default=True,
-    help="A GPU by its short name (see `autogemm gpus`); auto takes the attached one.",
+    help="A GPU by its short name (see `autogemm gpus`); auto: the attached one.",
 )
 
 
@@ -313,34 +329,43 @@ def names_of(text: str | None) -> tuple[str, ...]:
 
 
 def bench_option(*names: str, help: str) -> Callable[[Command], Command]:
-    """Return an option that takes the number of a benchmark, or ``last``, which stays a text."""
-    return click.option(*names, metavar=f"ID|{LAST}", callback=_bench_number, help=help)
+    """Return an option that takes the number of a benchmark, ``last``, which stays a text, or a
+    file of ``autogemm bench --json``, passed on as a path.
+    """
+    return click.option(*names, metavar=f"ID|{LAST}|FILE", callback=_bench_number, help=help)
 
 
 def _bench_number(
     ctx: click.Context, param: click.Parameter, value: str | None
-) -> int | str | None:
+) -> BenchName | None:
     if value is None or value == LAST:
         return value
+    if value.endswith(".json"):
+        return Path(value)
     if not (value.isascii() and value.isdecimal() and 1 <= int(value[:11]) <= MAX_NUMBER):
-        raise click.BadParameter(f"{value!r} is neither the number of a benchmark nor {LAST}")
+        raise click.BadParameter(
+            f"{value!r} is neither the number of a benchmark, nor {LAST}, nor a .json file"
+        )
     return int(value)
 
 
-def bench_id_of(number: int | str | None) -> int | None:
+def bench_id_of(number: BenchName | None) -> int | None:
     """Return the number that the store takes for the option's value: None is the newest."""
-    return None if number == LAST or number is None else int(number)
+    return number if isinstance(number, int) else None
 
 
 # ``--gpu --size --layout --dtype --family --run --provenance`` as one ``query``.
 filter_options = grouped(
     "query",
     BestQuery,
-    click.option("--gpu", metavar="NAME", help="Any part of the GPU's name, in any case."),
+    click.option("--gpu", metavar="NAME", help="Any part of the name of the GPU, in any case."),
     click.option("--size", metavar="SIZE", help="4096 or MxNxK."),
-    click.option("--layout", type=click.Choice(LAYOUTS), help="As stored (n) or transposed."),
+    click.option(
+        "--layout", type=click.Choice(LAYOUTS), help="op(A) then op(B): n as stored, t transposed."
+    ),
     click.option("--dtype", type=click.Choice(DTYPES), help="Element type."),
-    click.option("--epilogue", metavar="EXPRESSION", help="Its epilogue, or none."),
+    click.option("--epilogue", metavar="EXPRESSION", help="Epilogue, or none."),
+    click.option("--batch", metavar="COUNT", help="Number of products; 1 is no batch."),
     click.option("--family", metavar="NAME", help="Kernel family."),
     click.option("--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Only this run."),
     choice_option(

@@ -11,10 +11,11 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-import click
-
-from autogemm.cli.output import Form, print_rows, print_table
+from autogemm.cli.output import Form, print_rows
+from autogemm.cli.prose import say
+from autogemm.cli.table import print_table
 from autogemm.model.config import Config, label, shared_values
+from autogemm.model.hardware.device import short_gpu_name
 from autogemm.model.problem import Problem
 from autogemm.model.results.columns import (
     ENVIRONMENT,
@@ -46,12 +47,13 @@ PROBLEM: Columns = tuple(name for name in PROBLEM_FIELDS if name not in PLACE)
 _WHERE: Paths = {**PLACE, "problem": "problem.label", **under("problem", PROBLEM)}
 _ENVIRONMENT = under("environment", ENVIRONMENT)
 
-# Without what no row has.
-BEST_OPTIONAL = ("sustained_ratio", "energy_mj", "baseline_energy_mj")
 BEST_TABLE: Columns = (
     *(*SHORT_PLACE, *SPEED, *RATIO, "ratio_of_medians", "against_baseline", "baseline"),
-    *(*BEST_OPTIONAL, "family", "kernel_id", "run_id", "measured_at"),
+    *("sustained_ratio", "energy_mj", "baseline_energy_mj"),
+    *("family", "kernel_id", "run_id", "measured_at"),
 )
+# Without --wide.
+BEST_SHORT: Columns = ("gpu", "problem", "provenance", "time_us", "ratio", "kernel_id")
 BEST: Columns = (
     *(*PLACE, *PROBLEM, "l2", "fill", *SPEED, *RATIO, "ratio_of_medians", "against_baseline"),
     *("baseline", "energy_mj", "baseline_energy_mj", *SUSTAINED),
@@ -62,6 +64,7 @@ RUN_TABLE: Columns = (
     *("run_id", "state", *SHORT_PLACE, "families", "sampler", "num_trials", "num_ok"),
     *(*SPEED, "ratio", "started_at"),
 )
+RUN_SHORT: Columns = ("run_id", "state", *SHORT_PLACE, "ratio")
 RUN: Columns = (
     *("run_id", "state", "stopped_by", *PLACE, *PROBLEM, "l2", "fill", "objective", "max_error"),
     *("families", "family_sha256", "fix", "sampler", "seed", "num_trials", "num_ok"),
@@ -72,15 +75,17 @@ TRIAL_TABLE: Columns = (
     *("trial_id", "run_id", "number", "status", "problem", "provenance", *SPEED, "kernel_id"),
     *("config", "reason"),
 )
+TRIAL_SHORT: Columns = ("trial_id", "status", "provenance", "time_us", "config", "reason")
 KERNEL_TRIAL_TABLE: Columns = (
     *("trial_id", "run_id", "status", *SHORT_PLACE, *SPEED, "max_error_ratio", "finished_at"),
     "reason",
 )
+KERNEL_TRIAL_SHORT: Columns = ("run_id", "status", "problem", "provenance", "time_us", "reason")
 TRIAL: Columns = (
     *("trial_id", "run_id", "number", "status", "reason", *PLACE, *PROBLEM, "l2", "family"),
     *("config", "kernel_id", "kernel_sha256", *SPEED, "samples_us", "method"),
     *("launches_per_sample", "energy_mj", *ERRORS, *RESOURCES, *TELEMETRY, "throttled_samples"),
-    *("compile_seconds", "measure_seconds", "finished_at", *ENVIRONMENT),
+    *("compile_seconds", "measure_seconds", "gpu_number", "pace", "finished_at", *ENVIRONMENT),
 )
 
 ENTRY: Columns = (
@@ -115,6 +120,8 @@ ENTRY_TABLE: Columns = (
     ),
     "kernel_sha256",
 )
+
+ENTRY_SHORT: Columns = ("place", "config", "time_us", *RATIO)
 
 KERNEL: Columns = (
     *("kernel_id", "kernel_sha256", "template_sha256", "family", "config", "arithmetic"),
@@ -236,16 +243,21 @@ def latest_resources(trials: list[FlatRow]) -> FlatRow:
 
 
 def for_people(row: FlatRow) -> FlatRow:
-    """Return short dates, configs as ``BM=128 BN=128``, the beginning of a kernel's sha256."""
+    """Return short dates, configs as ``BM=128 BN=128``, the beginning of every sha256."""
     readable = {name: _for_people(value) for name, value in row.items()}
-    if "kernel_sha256" in row:
-        readable["kernel_sha256"] = row["kernel_sha256"][:12]
+    for name, value in row.items():
+        if name.endswith("_sha256") and value:
+            readable[name] = value[:12]
     return readable
 
 
 def for_table(row: FlatRow) -> FlatRow:
-    """Return the row as for_people, with a reason (perhaps a compiler's log) cut to a line."""
+    """Return the row as for_people, with the GPU's short name, and with a reason (perhaps a
+    compiler's log) cut to a line.
+    """
     readable = for_people(row)
+    if row.get("gpu"):
+        readable["gpu"] = short_gpu_name(row["gpu"])
     if "reason" in row:
         readable["reason"] = textwrap.shorten(row["reason"], 100, placeholder=" ...")
     return readable
@@ -303,16 +315,28 @@ def open_database(url: str | None) -> Store:
     return open_store(url, create=False)
 
 
-def print_rows_as(rows: Sequence[FlatRow], columns: Columns, table: Columns, form: Form) -> None:
-    """Print the rows as a table of the columns ``table``, or as JSON or CSV of ``columns``."""
+def print_rows_as(
+    rows: Sequence[FlatRow],
+    columns: Columns,
+    table: Columns,
+    form: Form,
+    *,
+    short: Columns = (),
+) -> None:
+    """Print the rows as a table of the columns ``table``, or as JSON or CSV of ``columns``.
+
+    ``short`` names the columns of the table without ``--wide``; empty means all.
+    """
     if form is not Form.TABLE:
         shape = for_csv if form is Form.CSV else for_json
         print_rows([shape(row) for row in rows], columns, form)
     elif rows:
-        print_readable(rows, table)
+        print_readable(rows, table, short=short)
 
 
-def print_readable(rows: Sequence[FlatRow], columns: Columns, title: str | None = None) -> None:
+def print_readable(
+    rows: Sequence[FlatRow], columns: Columns, title: str | None = None, *, short: Columns = ()
+) -> None:
     """Print a table for people; values that all configs share stand once, below it."""
     configs = [row["config"] for row in rows if row.get("config") is not None]
     shared = shared_values(configs) if "config" in columns else {}
@@ -324,6 +348,6 @@ def print_readable(rows: Sequence[FlatRow], columns: Columns, title: str | None 
         elif shared:
             own = label(pair for pair in row["config"] if pair[0] not in shared)
             readable["config"] = own or "(the same)"
-    print_table(shown, columns, title)
+    print_table(shown, columns, title, short=short)
     if shared:
-        click.echo(f"all of them: {label(shared.items())}")
+        say(f"all of them: {label(shared.items())}")

@@ -13,6 +13,7 @@ from autogemm.compile.cubin_cache import CubinCache
 from autogemm.compile.processes import DEFAULT_LIMITS, NVRTC, CompileLimits, CompilerProcesses
 from autogemm.compile.ptxas_log import first_error, parse_resources
 from autogemm.model.kernel import CompiledKernel, KernelSource
+from autogemm.support.disk_cache import trim
 from autogemm.support.errors import (
     CompilerDiedError,
     CompileTimeoutError,
@@ -55,6 +56,8 @@ class Compiler:
         if threads is not None and threads < 1:
             raise UsageError(f"compiling needs at least 1 thread, got {threads}")
         self.version = nvrtc.version()
+        if cache_dir is None:
+            trim(cache_folder())
         folder = cache_dir or cache_folder()
         self._failed_folder = folder / "failed"
         self._cache = CubinCache(folder / "cubins")

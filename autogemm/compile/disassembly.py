@@ -17,7 +17,7 @@ from pathlib import Path
 from autogemm.support.errors import AutogemmError, CompilerMissingError
 
 _PACKAGE = "nvidia-cuda-nvdisasm"
-HOW_TO_INSTALL = f'pip install "{_PACKAGE}>=13.2" (autogemm\'s extra [disassembly])'
+HOW_TO_INSTALL = f'pip install "{_PACKAGE}>=13.2"'
 
 _TEXT_SECTION = ".text."
 _SECTION = re.compile(r"^\s*\.section\s+([^,\s]+)")

@@ -1,7 +1,7 @@
 """Which kernel for which size: a table of times from the database, and a rule learned from it."""
 
 from autogemm.dispatch.assembling import assembled
-from autogemm.dispatch.chooser import Chooser
+from autogemm.dispatch.chooser import Chooser, same_kernel
 from autogemm.dispatch.learning import Regret, learn
 from autogemm.dispatch.legal import NearestLegal
 from autogemm.dispatch.table import common_table, tuned_sizes
@@ -13,5 +13,6 @@ __all__ = [
     "assembled",
     "common_table",
     "learn",
+    "same_kernel",
     "tuned_sizes",
 ]

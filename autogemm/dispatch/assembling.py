@@ -1,10 +1,10 @@
 """A library from what the database knows of one GPU."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from autogemm.codegen import render
-from autogemm.codegen.export import Library, Variant
+from autogemm.codegen.export import Library, Part, Variant
 from autogemm.dispatch.learning import Learned, by_merit, learn
 from autogemm.dispatch.legal import NearestLegal
 from autogemm.dispatch.table import Table, common_table, tuned_sizes
@@ -13,49 +13,73 @@ from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Provenance
-from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Split, Tree
-from autogemm.space import Family
+from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Size, Split, Tree
+from autogemm.space import ALIGNMENT_BYTES, Family, derive_values
 from autogemm.store import DecidedRow
 from autogemm.support.errors import NotFoundError, UsageError
 
+# It is given kernels and how many there are, and passes them on.
+Watch = Callable[[Iterable[int], int], Iterable[int]]
 
-def assembled(
+
+def assembled(  # noqa: PLR0913  # keywords, but for the first three
     runs: Sequence[DecidedRow],
     families: Sequence[Family],
     device: Device,
+    *,
     layouts: Sequence[Layout] | None = None,
+    dtypes: Sequence[DType] | None = None,
+    watch: Watch = lambda kernels, total: kernels,
 ) -> Library:
-    """Kernels, rule and findings for FP32 on that GPU.
+    """Kernels, rules and findings of each dtype that was tuned on that GPU, of ``dtypes`` if given.
 
-    ``layouts`` get kernels, by default those that were tuned; the others have the fallback. The
-    rule is learned from the layout with the most results. Raises NotFoundError without any result.
+    ``layouts`` get kernels, by default those that were tuned; the others have the fallback. A rule
+    is learned from the layout with the most results. ``watch`` is given the kernels of a dtype and
+    how many there are, and passes them on. Raises NotFoundError without any result.
     """
-    by_layout = {one: tuned_sizes(runs, device, DType.F32, one) for one in Layout}
-    ruling = max(by_layout, key=lambda one: len(by_layout[one]))
     nearest_legal = NearestLegal(families, device)
+    made = (_part(runs, nearest_legal, dtype, layouts, watch) for dtype in dtypes or DType)
+    parts = tuple(part for part in made if part is not None)
+    if not parts:
+        asked = f" for {', '.join(map(str, dtypes))}" if dtypes else ""
+        raise NotFoundError(
+            f"these families have no result{asked} on {device.name}: "
+            "autogemm tune --preset mixed --cross"
+        )
+    return Library(device, parts)
+
+
+def _part(
+    runs: Sequence[DecidedRow],
+    nearest_legal: NearestLegal,
+    dtype: DType,
+    layouts: Sequence[Layout] | None,
+    watch: Watch,
+) -> Part | None:
+    """What the library has for a dtype, None without any result."""
+    device = nearest_legal.device
+    by_layout = {one: tuned_sizes(runs, device, dtype, one) for one in Layout}
+    ruling = max(by_layout, key=lambda one: len(by_layout[one]))
     table = common_table(by_layout[ruling], nearest_legal)
     sizes = table.sizes
     if not sizes:
-        raise NotFoundError(
-            f"these families have no result for f32 on {device.name}: "
-            "autogemm tune --preset mixed --cross"
-        )
+        return None
     chosen = layouts or [one for one in Layout if by_layout[one]]
     learned = learn(table, device.num_sms)
     used = sorted(learned.rule.kernels)
     order = by_merit(table, range(len(sizes)), range(len(table.kernels)))
     variants = [
         variant
-        for number, kernel in enumerate(used)
-        for variant in variants_of(table.kernels[kernel], number, chosen, nearest_legal)
+        for number, kernel in enumerate(watch(used, len(used)))
+        for variant in variants_of(table.kernels[kernel], number, chosen, nearest_legal, dtype)
     ]
     is_recorded = any(
         run.spec.provenance is Provenance.RECORDED
         for run in runs
         if run.run_id in {size.run_id for size in sizes}
     )
-    return Library(
-        device=device,
+    return Part(
+        dtype=dtype,
         rule=_renumbered(learned.rule, used),
         configs=tuple(table.kernels[kernel] for kernel in used),
         variants=tuple(variants),
@@ -63,6 +87,7 @@ def assembled(
         tuned=tuple(size.size for size in sizes),
         best_at=tuple(used.index(one) if one in used else None for one in table.winners),
         findings=tuple(_findings(table, learned, ruling, chosen, is_recorded)),
+        layout=ruling,
     )
 
 
@@ -116,7 +141,11 @@ MANY, FEW = 64, 1
 
 
 def variants_of(
-    config: Config, number: int, layouts: Sequence[Layout], nearest_legal: NearestLegal
+    config: Config,
+    number: int,
+    layouts: Sequence[Layout],
+    nearest_legal: NearestLegal,
+    dtype: DType = DType.F32,
 ) -> tuple[Variant, ...]:
     """Without edges, with the most frequent ones, with any; with rows that no vector fits; for what
     is smaller than a tile. For each layout, once each text. Edges are written as they are fastest.
@@ -124,8 +153,9 @@ def variants_of(
     ``number`` is the config's in the rule. A kind that has no legal config is left out.
     """
     found: dict[str, Variant] = {}
+    tile = _tile(nearest_legal.family(config), config, dtype)
     for layout in layouts:
-        for edges, problems in _kinds(config, layout):
+        for edges, problems in _kinds(tile, layout, dtype):
             variant = _first_legal(config, number, edges, problems, nearest_legal)
             if variant is not None:
                 source = render(variant.family, variant.config, variant.problem)
@@ -147,40 +177,52 @@ def _first_legal(
     return None
 
 
-def _kinds(config: Config, layout: Layout) -> Iterator[tuple[str, list[Problem]]]:
+def _kinds(tile: Size, layout: Layout, dtype: DType) -> Iterator[tuple[str, list[Problem]]]:
     """Yield each kind of code, and problems of it: many rows, and where that is illegal, few."""
-    bm, bn, bk = (_extent(config, name) for name in ("BM", "BN", "BK"))
+    bm, bn, bk = tile
+    vector = ALIGNMENT_BYTES // dtype.size_bytes
     tall = [(rows * bm, MANY * bn, MANY * bk) for rows in (MANY, FEW)]
-    fours = [(m - 4, n - 4, k) for m, n, k in tall]
-    all_fours = [(m - 4, n - 4, k - 4) for m, n, k in tall]
+    vectors = [(m - vector, n - vector, k) for m, n, k in tall]
+    all_vectors = [(m - vector, n - vector, k - vector) for m, n, k in tall]
     ragged = [(m - 1, n - 1, k - 1) for m, n, k in tall]
-    yield "no edges", [_padded(size, layout, 4) for size in tall]
-    yield "edges of C at multiples of 4", [_padded(size, layout, 4) for size in fours]
-    yield "edges at multiples of 4", [_padded(size, layout, 4) for size in all_fours]
-    yield "any edges", [_padded(size, layout, 4) for size in ragged]
-    yield "any rows", [_padded(size, layout, 1) for size in ragged]
+
+    def padded(size: Size, multiple: int) -> Problem:
+        return _padded(size, layout, dtype, multiple)
+
+    yield "no edges", [padded(size, vector) for size in tall]
+    yield f"edges of C at multiples of {vector}", [padded(size, vector) for size in vectors]
+    yield f"edges at multiples of {vector}", [padded(size, vector) for size in all_vectors]
+    yield "any edges", [padded(size, vector) for size in ragged]
+    yield "any rows", [padded(size, 1) for size in ragged]
     # Less than one tile each way.
-    yield "any size", [_padded((bm // 2 + 1, bn // 2 + 1, bk // 2 + 1), layout, 1)]
+    yield "any size", [padded((bm // 2 + 1, bn // 2 + 1, bk // 2 + 1), 1)]
 
 
-def _padded(size: tuple[int, int, int], layout: Layout, multiple: int) -> Problem:
-    """Leading dimensions that are multiples of 4, or for ``multiple`` 1 odd."""
+def _padded(size: Size, layout: Layout, dtype: DType, multiple: int) -> Problem:
+    """Leading dimensions that are multiples of a vector's elements, or for ``multiple`` 1 odd."""
     m, n, k = size
+    vector = ALIGNMENT_BYTES // dtype.size_bytes
 
     def stride(columns: int) -> int:
-        aligned = math.ceil(columns / 4) * 4
-        return aligned if multiple == 4 else aligned + 1
+        aligned = math.ceil(columns / vector) * vector
+        return aligned if multiple > 1 else aligned + 1
 
     lda, ldb = stride(m if layout.trans_a else k), stride(k if layout.trans_b else n)
-    return Problem(m, n, k, layout, DType.F32, lda, ldb, stride(n))
+    return Problem(m, n, k, layout, dtype, lda, ldb, stride(n))
 
 
-def _extent(config: Config, name: str) -> int:
-    try:
-        value = config[name]
-    except KeyError as error:
-        raise UsageError(
-            f"{config.family} has no {name}: its kernels cannot be put together"
-        ) from error
-    assert isinstance(value, int), "tiles are numbers"
-    return value
+def _tile(family: Family, config: Config, dtype: DType) -> Size:
+    """BM, BN and BK, the derived ``depth`` where a family has no BK.
+
+    Raises UsageError where one is missing: the edges of its tiles are not known.
+    """
+    values = {
+        "BK": derive_values(family, config, Problem(1, 1, 1, dtype=dtype)).get("depth"),
+        **family.completed(config).as_dict(),
+    }
+    extents = [values.get(name) for name in ("BM", "BN", "BK")]
+    for name, extent in zip(("BM", "BN", "BK"), extents, strict=True):
+        if not isinstance(extent, int):
+            raise UsageError(f"{config.family} has no {name}: its kernels cannot be put together")
+    bm, bn, bk = (extent for extent in extents if isinstance(extent, int))
+    return bm, bn, bk

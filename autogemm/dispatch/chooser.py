@@ -9,6 +9,7 @@ from itertools import chain
 from autogemm.dispatch.learning import learn
 from autogemm.dispatch.legal import NearestLegal
 from autogemm.dispatch.table import TunedSize, common_table, tuned_sizes
+from autogemm.model.batch import ONE
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
@@ -66,7 +67,9 @@ class Chooser:
         )
 
     def _candidates(self, problem: Problem) -> Iterator[tuple[Config, str]]:
-        learned = self._rule(problem.dtype, problem.layout)
+        # Rules are learned from sizes of one product.
+        is_one = problem.batch.is_one
+        learned = self._rule(problem.dtype, problem.layout) if is_one else None
         if learned is not None:
             rule, kernels = learned
             for chosen in rule.ranked((problem.m, problem.n, problem.k)):
@@ -79,9 +82,10 @@ class Chooser:
 
     def _own(self, problem: Problem) -> TunedSize | None:
         sizes = self._sizes
-        if not problem.epilogue.is_plain:
-            sizes = tuned_sizes(self._runs, self._device, epilogue=problem.epilogue)
-        return next((size for size in sizes if _same(size.problem, problem)), None)
+        epilogue, batch = problem.epilogue, problem.batch
+        if not (epilogue.is_plain and batch.is_one):
+            sizes = tuned_sizes(self._runs, self._device, epilogue=epilogue, batch=batch)
+        return next((size for size in sizes if same_kernel(size.problem, problem)), None)
 
     def _learned(self, dtype: DType, layout: Layout) -> tuple[Rule, tuple[Config, ...]] | None:
         """Return the rule for a layout and its kernels by number, from all layouts if it has few
@@ -98,14 +102,15 @@ class Chooser:
         known = [
             (size, device)
             for device in devices.values()
-            for size in tuned_sizes(self._runs, device, problem.dtype)
+            for batch in dict.fromkeys((problem.batch, ONE))
+            for size in tuned_sizes(self._runs, device, problem.dtype, batch=batch)
         ]
         return sorted(
             known, key=lambda pair: distance(problem, self._device, pair[0].problem, pair[1])
         )
 
 
-def _same(one: Problem, other: Problem) -> bool:
+def same_kernel(one: Problem, other: Problem) -> bool:
     """Whether a kernel for one is a kernel for the other, and no slower."""
     vector = VECTOR_BYTES // one.dtype.size_bytes
     sizes = ((each.m, each.n, each.k, each.layout, each.dtype) for each in (one, other))

@@ -21,7 +21,7 @@ class NearestLegal:
 
     def __init__(self, families: Sequence[Family], device: Device) -> None:
         self._families = {family.name: family for family in families}
-        self._device = device
+        self.device = device
         self._known = functools.cache(self._found)
 
     def __call__(self, config: Config, problem: Problem) -> Config | None:
@@ -33,7 +33,7 @@ class NearestLegal:
         family = self._families.get(config.family)
         with suppress(UsageError):
             return family is not None and not broken_constraints(
-                family, config, problem, self._device
+                family, config, problem, self.device
             )
         return False
 
@@ -46,5 +46,5 @@ class NearestLegal:
         if family is None or not family.fits(problem.dtype):
             return None
         with suppress(UsageError):
-            return fitted(family, config, problem, self._device)
+            return fitted(family, config, problem, self.device)
         return None

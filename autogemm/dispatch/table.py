@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autogemm.dispatch.legal import NearestLegal
+from autogemm.model.batch import ONE, Batch
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import PLAIN, Epilogue
@@ -43,15 +44,16 @@ class TunedSize:
         return (self.problem.m, self.problem.n, self.problem.k)
 
 
-def tuned_sizes(
+def tuned_sizes(  # noqa: PLR0913, PLR0917  # what makes a problem, each optional
     runs: Iterable[DecidedRow],
     device: Device,
     dtype: DType | None = None,
     layout: Layout | None = None,
     epilogue: Epilogue = PLAIN,
+    batch: Batch = ONE,
 ) -> tuple[TunedSize, ...]:
     """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given,
-    with that epilogue.
+    with that epilogue and batch.
 
     Measured results; where there are none, recorded ones.
     """
@@ -63,6 +65,7 @@ def tuned_sizes(
         and dtype in (None, run.spec.problem.dtype)
         and layout in (None, run.spec.problem.layout)
         and run.spec.problem.epilogue == epilogue
+        and run.spec.problem.batch == batch
     ]
     measured = [run for run in fitting if run.spec.provenance is Provenance.MEASURED]
     chosen: dict[Problem, TunedSize] = {}

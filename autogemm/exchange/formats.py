@@ -118,15 +118,21 @@ class Imported:
     notes: tuple[str, ...] = ()
 
 
-def import_results(
+Watch = Callable[[Iterable[Copy], int], Iterable[Copy]]
+
+
+def import_results(  # noqa: PLR0913  # a file, and what is wanted of it
     store: Store,
     path: Path,
     wanted: Format | None = None,
     *,
     size: str | None = None,
     dry_run: bool = False,
+    watch: Watch = lambda copies, total: copies,
 ) -> Imported:
     """Take what a file holds and the database does not: all of it, or on any fault nothing.
+
+    ``watch`` is given the records and about how many there are, and passes them on.
 
     The format is recognised from the content. ``size`` is for a file that does not say its problem.
     Raises NotFoundError for a file that is not there, UsageError for one of another kind and for a
@@ -138,13 +144,23 @@ def import_results(
     if found in _LINES:
         if size is not None:
             raise UsageError(f"a file of the format {found} says its problems: leave --size out")
+        total = _num_lines(path)
         # Opened anew each time that it is asked.
-        taken = store.import_copies(lambda: _LINES[found](path), dry_run=dry_run)
+        taken = store.import_copies(lambda: watch(_LINES[found](path), total), dry_run=dry_run)
         return Imported(found, taken)
     if found not in LISTED_FORMATS:
         raise UsageError(f"the format {found} cannot be imported: {', '.join(IMPORTED)} can")
     notes, copies = listed_copies(path, LISTED_FORMATS[found].read(path), size, datetime.now(UTC))
-    return Imported(found, store.import_copies(lambda: copies, dry_run=dry_run), notes)
+    taken = store.import_copies(lambda: watch(copies, len(copies)), dry_run=dry_run)
+    return Imported(found, taken, notes)
+
+
+def _num_lines(path: Path) -> int:
+    """Return how many lines follow the first; 0 for a file that cannot be read."""
+    try:
+        return sum(piece.count(b"\n") for piece in unpacked(path, MAX_UNPACKED_BYTES)) - 1
+    except (OSError, ValueError):
+        return 0
 
 
 def recognised(path: Path) -> Format:

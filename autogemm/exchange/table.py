@@ -65,16 +65,16 @@ COLUMNS: tuple[str, ...] = (
     *("compile_seconds", "measure_seconds", "finished_at", *ENVIRONMENT, "families", "fix"),
     *("family_sha256", "sampler", "seed", "l2", "fill", "objective", "max_error", "state"),
     *("stopped_by", "command", "started_at", "run_finished_at", "device_facts", "resources"),
-    *("measured_l2", "measured_provenance"),
+    *("measured_l2", "measured_provenance", "gpu_number", "pace"),
 )
 # What is there for people, and follows from the rest.
 _FOLLOWS = frozenset({"size", *SPEED, *RESOURCES})
-_NEEDED = tuple(name for name in COLUMNS if name not in _FOLLOWS | {"epilogue"})
 _AS_JSON = frozenset({"config", "samples_us", "fix", "families", "device_facts", "resources"})
 _TEXTS = frozenset({"reason", "kernel_sha256", "command", "family_sha256", "sampler", "max_error"})
-_TEXTS |= frozenset((*ENVIRONMENT, "epilogue"))
+_TEXTS |= frozenset((*ENVIRONMENT, "epilogue", "batch"))
 # Columns that tables of before do not have.
-_LATER = {"epilogue": ""}
+_LATER = {"epilogue": "", "batch": "", "gpu_number": "", "pace": "1.0"}
+_NEEDED = tuple(name for name in COLUMNS if name not in _FOLLOWS | _LATER.keys())
 
 # What the first line of every such file begins with.
 MARK = ",".join(COLUMNS[:6]).encode()

@@ -7,6 +7,7 @@ from autogemm.verify.cases import (
     Check,
     cases_of,
     cases_of_tuned,
+    count_cases,
     legal_case,
     on_cpu,
     on_gpu,
@@ -16,7 +17,7 @@ from autogemm.verify.cases import (
     smallest_failure,
 )
 from autogemm.verify.certify import Certifier
-from autogemm.verify.edge_cases import reduced
+from autogemm.verify.edge_cases import Batches, reduced
 from autogemm.verify.lines import CaseLines, Reach, Unreached, counting, reach_of
 from autogemm.verify.mutants import (
     Draw,
@@ -28,10 +29,11 @@ from autogemm.verify.mutants import (
     mutants_of,
     run_mutants,
 )
-from autogemm.verify.order import coverage_order
+from autogemm.verify.order import coverage_order, covering_configs
 from autogemm.verify.schedule import verified_by_default
 
 __all__ = [
+    "Batches",
     "Case",
     "CaseLines",
     "CaseResult",
@@ -46,8 +48,10 @@ __all__ = [
     "Unreached",
     "cases_of",
     "cases_of_tuned",
+    "count_cases",
     "counting",
     "coverage_order",
+    "covering_configs",
     "draw_mutants",
     "fate_of",
     "legal_case",

@@ -32,7 +32,7 @@ from autogemm.space import (
 )
 from autogemm.support.errors import EmptySpaceError, KernelCompileError
 from autogemm.targets import MeasureOptions, Target
-from autogemm.verify.edge_cases import edge_cases, has_far_rows, reduced, unset_cases
+from autogemm.verify.edge_cases import Batches, edge_cases, has_far_rows, reduced, unset_cases
 from autogemm.verify.schedule import schedule_of
 
 # Random configs are drawn from the first of these for which there are any: sizes and alignment that
@@ -57,6 +57,11 @@ class Case:
     problem: Problem
     unset: bool = False
     extremes: bool = False
+
+    def with_products(self, count: int) -> "Case":
+        """The case with so many products."""
+        batch = replace(self.problem.batch, count=count)
+        return replace(self, problem=replace(self.problem, batch=batch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +139,14 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     dtype: DType = DType.F32,
     tuned_for: tuple[Problem, ...] = (),
     epilogue: Epilogue = PLAIN_GEMM,
+    batches: Batches | None = None,
 ) -> CaseSet:
     """The edge cases for a config's schedule, in the order of coverage: see `planned_cases`.
 
     Where the config is not legal for a problem (a vector width, a padding), the nearest legal one
     with the same tiles stands in if ``adapt``; else the problem is skipped.
     """
-    planned = planned_cases(family, config, device, dtype, tuned_for, epilogue)
+    planned = planned_cases(family, config, device, dtype, tuned_for, epilogue, batches)
     found = [legal_case(family, device, case, adapt=adapt) for case in planned]
     cases = tuple(case for case in found if case is not None)
     return CaseSet(config, dtype, cases, len(planned) - len(cases))
@@ -153,23 +159,29 @@ def planned_cases(  # noqa: PLR0913, PLR0917  # a config, and what it is to be r
     dtype: DType = DType.F32,
     tuned_for: tuple[Problem, ...] = (),
     epilogue: Epilogue = PLAIN_GEMM,
+    batches: Batches | None = None,
 ) -> tuple[Case, ...]:
     """Return a config with each of its edge cases, legal for it or not, in the order of coverage.
 
     Each shape comes once before any comes again in another layout, and begins with a layout for
     which the config is legal. ``tuned_for`` are problems to be added in front, cut down in size to
-    what needs the same source; all have ``dtype`` and ``epilogue``.
+    what needs the same source; all have ``dtype`` and ``epilogue``. Without ``batches`` some cases
+    have several products where the family takes them.
     """
+    if batches is None:
+        batches = Batches.SOME if family.takes_batches else Batches.NONE
     schedule = schedule_of(family, config, device, dtype)
     splits = splitting_of(config) is not None
     shapes = [
         # Stable: layouts keep their order otherwise.
         sorted(turns, key=lambda one: bool(broken_constraints(family, config, one, device)))
-        for turns in zip(*edge_cases(schedule, dtype=dtype, epilogue=epilogue), strict=True)
+        for turns in zip(
+            *edge_cases(schedule, dtype=dtype, epilogue=epilogue, batches=batches), strict=True
+        )
     ]
     tuned = tuple(reduced(problem, schedule.tile, schedule.rounds) for problem in tuned_for)
     first, *others = zip(*shapes, strict=True)
-    unset = unset_cases(schedule, dtype, epilogue)
+    unset = unset_cases(schedule, dtype, epilogue, batches)
     return (
         *(Case(config, problem, unset=True, extremes=splits) for problem in tuned),
         *(
@@ -178,6 +190,18 @@ def planned_cases(  # noqa: PLR0913, PLR0917  # a config, and what it is to be r
         ),
         *(Case(config, problem, problem in unset) for turn in others for problem in turn),
     )
+
+
+def count_cases(
+    family: Family,
+    config: Config,
+    device: Device,
+    dtype: DType = DType.F32,
+    epilogue: Epilogue = PLAIN_GEMM,
+) -> int:
+    """Return how many cases `planned_cases` returns, without seeking what is legal."""
+    schedule = schedule_of(family, config, device, dtype)
+    return sum(map(len, edge_cases(schedule, dtype=dtype, epilogue=epilogue)))
 
 
 def legal_case(family: Family, device: Device, case: Case, *, adapt: bool = True) -> Case | None:
@@ -194,12 +218,14 @@ def legal_case(family: Family, device: Device, case: Case, *, adapt: bool = True
 def cases_of_tuned(family: Family, config: Config, device: Device, *tuned_for: Problem) -> CaseSet:
     """Return the cases of a config as it was tuned: `cases_of` with no other in its stead."""
     dtype, epilogue = tuned_for[0].dtype, tuned_for[0].epilogue
+    batches = Batches.NONE if tuned_for[0].batch.is_one else Batches.ALL
     return cases_of(
         *(family, config, device),
         adapt=False,
         dtype=dtype,
         tuned_for=tuned_for,
         epilogue=epilogue,
+        batches=batches,
     )
 
 
@@ -304,5 +330,8 @@ def _smaller(problem: Problem) -> Iterator[Problem]:
         for less in dict.fromkeys((1, extent // 2, extent - 1)):
             if 1 <= less < extent:
                 yield replace(problem, **{name: less})
+    if not problem.batch.is_one:
+        yield problem.one_product
+        yield replace(problem, batch=replace(problem.batch, count=problem.batch.count - 1))
     if problem.alpha != 1.0 or problem.beta != 0.0:
         yield replace(problem, alpha=1.0, beta=0.0)

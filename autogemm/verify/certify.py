@@ -27,6 +27,7 @@ from autogemm.support.errors import (
 )
 from autogemm.targets import Target
 from autogemm.verify.cases import Case, CaseResult, CaseSet, cases_of_tuned, emulated, on_gpu
+from autogemm.verify.edge_cases import few_products
 from autogemm.verify.schedule import rounds_of
 
 # Seconds for the edge cases (CPU and GPU work side by side), and for each sanitizer.
@@ -67,6 +68,8 @@ class Certifier:
     compiler: Compiler | None
     matrix_s: float = field(default_factory=lambda: MATRIX_S)
     progress: Progress = field(default=lambda text: None)
+    on_case: Callable[[str, int, int], None] = field(default=lambda step, done, total: None)
+    """Told in the caller's thread what is done, and how many of how many cases on the GPU are."""
 
     def certify(
         self, candidate: Candidate, problem: Problem, before: Sequence[Check] = ()
@@ -128,9 +131,14 @@ class Certifier:
                 render(self.family, case.config, case.problem), self.target.device.sm
             )
         check = on_gpu(self.family, self.target, self.compiler)
-        results = _within(check, case_set.cases, 1, clock)
+        results = self._told(_within(check, case_set.cases, 1, clock), len(case_set.cases))
         tool = f"{self.target.device.name}, {self.compiler.version}"
         return self._verdict("gpu", tool, source, case_set, results, begin)
+
+    def _told(self, results: Iterator[CaseResult], total: int) -> Iterator[CaseResult]:
+        for done, result in enumerate(results, 1):
+            self.on_case("edge cases on the GPU", done, total)
+            yield result
 
     def _verdict(  # noqa: PLR0913, PLR0917  # what makes one line
         self,
@@ -199,7 +207,7 @@ def few_tiles(problem: Problem, tile: Tile, stages: int) -> Iterator[Problem]:
         )
         alpha, beta = (-1.25, 0.5) if number % 2 else (problem.alpha, problem.beta)
         found = replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
-        yield found.with_epilogue(problem.epilogue)
+        yield few_products(found.with_epilogue(problem.epilogue), problem)
 
 
 def _is_same(family: Family, case: Case, source: KernelSource) -> bool:

@@ -4,7 +4,9 @@ Their order is that of coverage: `edge_shapes` begins with the few that reach mo
 """
 
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
+from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import PLAIN as PLAIN_GEMM
 from autogemm.model.epilogue import Epilogue
@@ -17,6 +19,31 @@ from autogemm.verify.schedule import Schedule
 FAR = -1
 FAR_ROWS = 2**30 + 2**13
 FAR_WITHOUT_C = (Layout.NT, Layout.TN)
+
+
+class Batches(Enum):
+    """Which edge cases have several products: none, some shapes beside the others, or all."""
+
+    NONE = auto()
+    SOME = auto()
+    ALL = auto()
+
+
+# Products of a case, and rows from the end of one's A, B and C to the beginning of the next one's;
+# None: all share the matrix. Gaps show what is read or written past a product's rows, and differ,
+# so that one matrix's distance is not right for another.
+STACKINGS: tuple[tuple[int, int | None, int | None, int], ...] = (
+    *((3, 1, 2, 3), (2, None, 0, 5), (3, 7, None, 0), (2, 0, 0, 0)),
+)
+
+
+def stacked(problem: Problem, number: int) -> Problem:
+    """The problem as a batch, of which products and gaps are those of that stacking."""
+    count, *gaps = STACKINGS[number % len(STACKINGS)]
+    rows = (
+        0 if gap is None else own + gap for own, gap in zip(problem.own_rows, gaps, strict=True)
+    )
+    return replace(problem, batch=Batch(count, *rows))
 
 
 def has_far_rows(problem: Problem) -> bool:
@@ -34,7 +61,8 @@ class EdgeShape:
     is 0, which would hide what else is wrong elsewhere. ``unset``: the layouts in which it is also
     run with variables that begin as garbage. ``fills``: K is at least so long that a pipeline is
     filled and goes on, which a source that no other shape needs would never be seen to do
-    otherwise. ``more_n``: rows along N are so many elements longer than N.
+    otherwise. ``more_n``: rows along N are so many elements longer than N. ``batched``: there are
+    several products.
     """
 
     why: str
@@ -46,6 +74,7 @@ class EdgeShape:
     unset: tuple[Layout, ...] = ()
     fills: bool = False
     more_n: int = 0
+    batched: bool = False
 
     def filling(self, k_tiles: int) -> "EdgeShape":
         """The shape for a pipeline that so many k_tiles fill."""
@@ -103,6 +132,12 @@ EDGE_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("nothing but beta times C", (1, 1), (1, 3), (1, 0), 4, alpha_is_zero=True),
 )
 
+# For kernels that make several products at once, another text.
+BATCH_SHAPES: tuple[EdgeShape, ...] = (
+    EdgeShape("a batch with edges", (1, 3), (1, 8), (2, 1), 4, batched=True, unset=(Layout.NN,)),
+    EdgeShape("a batch of whole tiles", (2, 0), (1, 0), (3, 0), batched=True),
+)
+
 # Alpha and beta, each of 1 and other numbers beside 0, 1 and other numbers. What forgets alpha
 # where beta is 0 shows with the first, what forgets beta or mixes up both with the second. All are
 # multiples of 1/4, so that sums of integers stay exact.
@@ -119,13 +154,13 @@ MOST_K_TILES = 7
 MOST_FLOPS = 1_500_000_000
 
 
-def edge_shapes(schedule: Schedule) -> tuple[EdgeShape, ...]:
+def edge_shapes(schedule: Schedule, batches: Batches = Batches.NONE) -> tuple[EdgeShape, ...]:
     """Return the shapes for a schedule in the order of coverage.
 
     First what some schedules have alone: shared tiles, tiles of two heights, a second group of
-    rows; then edges everywhere, and whole tiles, for a pipeline that goes round. Then come rows
-    that are 2^30 elements apart (`has_far_rows`), for the emulator, which needs no memory for them:
-    with edges and without, since these are other texts. Last comes each edge by itself.
+    rows; then edges everywhere, and whole tiles, for a pipeline that goes round; then batches. Then
+    come rows that are 2^30 elements apart (`has_far_rows`), for the emulator, which needs no memory
+    for them: with edges and without, since these are other texts. Last comes each edge by itself.
     """
     bm, bn, bk = schedule.tile
     most = MOST_FLOPS / (2.0 * bm * bn * bk)
@@ -144,7 +179,8 @@ def edge_shapes(schedule: Schedule) -> tuple[EdgeShape, ...]:
         EdgeShape("rows 2^30 elements apart, edges", (1, 1), (1, 8), (k_tiles, 1), FAR),
         EdgeShape("rows 2^30 elements apart, whole tiles", (1, 0), (1, 0), (k_tiles, 0), FAR),
     )
-    return (*chosen, *far, *once.values())
+    own = BATCH_SHAPES if batches is Batches.SOME else ()
+    return (*chosen, *own, *far, *once.values())
 
 
 def _reaching(schedule: Schedule) -> list[EdgeShape]:
@@ -202,38 +238,42 @@ def edge_cases(
     layouts: tuple[Layout, ...] = tuple(Layout),
     dtype: DType = DType.F32,
     epilogue: Epilogue = PLAIN_GEMM,
+    batches: Batches = Batches.NONE,
 ) -> tuple[tuple[Problem, ...], ...]:
     """Each edge shape in each layout for a schedule, in turns: a shape once in each turn.
 
     The layouts of a shape begin with another one than those of the shape before, its alpha and
-    beta as well, as far as the epilogue reads them.
+    beta as well, as far as the epilogue reads them, and the way in which products are stacked.
     """
-    shapes = edge_shapes(schedule)
+    shapes = edge_shapes(schedule, batches)
+
+    def problem(shape: EdgeShape, place: int, turn: int) -> Problem:
+        layout = layouts[(place + turn) % len(layouts)]
+        scalars = SCALARS[(place + 3 * turn) % len(SCALARS)]
+        found = shape.problem(schedule.tile, layout, dtype, scalars).with_epilogue(epilogue)
+        is_batch = shape.batched or batches is Batches.ALL
+        return stacked(found, place + turn) if is_batch else found
+
     return tuple(
-        tuple(
-            shape.problem(
-                schedule.tile,
-                layouts[(place + turn) % len(layouts)],
-                dtype,
-                SCALARS[(place + 3 * turn) % len(SCALARS)],
-            ).with_epilogue(epilogue)
-            for place, shape in enumerate(shapes)
-        )
+        tuple(problem(shape, place, turn) for place, shape in enumerate(shapes))
         for turn in range(len(layouts))
     )
 
 
 def unset_cases(
-    schedule: Schedule, dtype: DType, epilogue: Epilogue = PLAIN_GEMM
+    schedule: Schedule,
+    dtype: DType,
+    epilogue: Epilogue = PLAIN_GEMM,
+    batches: Batches = Batches.NONE,
 ) -> frozenset[Problem]:
     """Return those of `edge_cases` that also run with variables that begin as garbage.
 
     They have many k_tiles, with edges and without; rows with edges are aligned or not.
     """
-    shapes = edge_shapes(schedule)
+    shapes = edge_shapes(schedule, batches)
     return frozenset(
         problem
-        for turn in edge_cases(schedule, dtype=dtype, epilogue=epilogue)
+        for turn in edge_cases(schedule, dtype=dtype, epilogue=epilogue, batches=batches)
         for shape, problem in zip(shapes, turn, strict=True)
         if problem.layout in shape.unset
     )
@@ -260,4 +300,19 @@ def reduced(problem: Problem, tile: Tile, k_tiles: int = MOST_K_TILES) -> Proble
         least + (stride - least) % vector for least, stride in zip(columns, strides, strict=True)
     )
     found = replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=problem.alpha, beta=problem.beta)
-    return found.with_epilogue(problem.epilogue)
+    return few_products(found.with_epilogue(problem.epilogue), problem)
+
+
+# So many products of a real problem, which are more than a wave where few blocks are launched.
+MOST_PRODUCTS = 3
+# Rows between two products that are kept of a gap.
+MOST_GAP = 3
+
+
+def few_products(small: Problem, problem: Problem) -> Problem:
+    """The small problem with a batch of few products, with gaps and shared matrices where the given
+    problem has them.
+    """
+    pairs = zip(problem.batch_rows, problem.own_rows, small.own_rows, strict=True)
+    rows = [small_own + min(rows - own, MOST_GAP) if rows else 0 for rows, own, small_own in pairs]
+    return replace(small, batch=Batch(min(problem.batch.count, MOST_PRODUCTS), *rows))

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 
 from autogemm.codegen import render
+from autogemm.model.config import Config
+from autogemm.model.problem import Problem
 from autogemm.space import Family
 from autogemm.verify.cases import Case
 
@@ -32,6 +34,12 @@ def coverage_order(family: Family, sets: Sequence[Sequence[Case]]) -> Iterator[t
     ):
         for turn in zip_longest(*group):
             yield from (each for each in turn if each is not None)
+
+
+def covering_configs(family: Family, configs: Sequence[Config], problem: Problem) -> list[Config]:
+    """Return those of the configs whose texts for the problem have all lines, the longest first."""
+    texts = [_lines(family, [Case(config, problem)]) for config in configs]
+    return [configs[index] for index in _covering(texts)]
 
 
 def _covering(lines: Sequence[set[str]]) -> list[int]:

@@ -9,6 +9,7 @@ from functools import partial
 from autogemm.bench.kernels.names import NamedKernel, NotForThisError, render_named
 from autogemm.catalogue.presets import Size
 from autogemm.compile import Compiler
+from autogemm.model.batch import ONE, Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
@@ -47,13 +48,15 @@ class BenchRequest:
     preset: str = ""
     command: str = ""
     epilogue: Epilogue = PLAIN
+    batch: Batch = ONE
     measure: MeasureOptions = field(default_factory=lambda: MeasureOptions(deadline_s=DEADLINE_S))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """One for each size."""
         return tuple(
-            Problem(*size, self.layout, self.dtype, epilogue=self.epilogue) for size in self.sizes
+            Problem(*size, self.layout, self.dtype, epilogue=self.epilogue, batch=self.batch)
+            for size in self.sizes
         )
 
 

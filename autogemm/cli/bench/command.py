@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from autogemm.cli.options import (
+    batch_option,
     bench_option,
     choice_option,
     count_option,
@@ -21,13 +22,13 @@ from autogemm.model.results.outcome import CacheState, Fill
 @click.option(
     "--kernels",
     metavar="NAME,NAME",
-    help="Rungs, `winner`, kernel:ID, libraries; the groups rungs, variants, libraries. Default: a "
-    "few, all with --preset ladder.",
+    help="Rungs, `winner`, kernel:ID, libraries; or the groups rungs, variants, libraries. "
+    "Default: a selection, with --preset ladder all of them.",
 )
 @click.option(
     "--sizes",
     metavar="SIZE,SIZE",
-    help="4096, MxNxK, 128:8192:*2, 128:1024:+128, @FILE with one a line.",
+    help="4096, MxNxK, 128:8192:*2, 128:1024:+128, or @FILE with one per line.",
 )
 @click.option(
     "--preset", metavar="NAME", help="Sizes by name: ladder, squares, transformer, suite."
@@ -35,32 +36,37 @@ from autogemm.model.results.outcome import CacheState, Fill
 @layout_option
 @dtype_option(default=DType.F32.label)
 @epilogue_option
-@count_option("--rounds", 20, "How often each kernel takes its turn.")
-@count_option("--seed", 0, "Seed of the inputs and of the order within rounds.", least=0)
+@batch_option
+@count_option("--rounds", 20, "Rounds; each kernel runs once per round.")
+@count_option("--seed", 0, "Seed of the inputs and of the order within a round.", least=0)
 @choice_option(
     "--l2",
     CacheState,
-    help="L2 cache before each launch: warm, flushed, or full of other inputs.",
+    help="L2 cache before each launch: warm, flushed, or filled with other inputs.",
     default=CacheState.WARM,
 )
 @choice_option(
     "--fill", Fill, help="Contents of the matrices while kernels are timed.", default=Fill.UNIFORM
 )
-@click.option("--report", metavar="FILE", help="Also write a report: one HTML file.")
-@click.option("--no-store", is_flag=True, help="Keep nothing in the database.")
-@bench_option("--show", help="Show a benchmark of the database, measure nothing.")
+@click.option("--report", metavar="FILE", help="Also write a report, one HTML file.")
+@click.option("--no-store", is_flag=True, help="Store nothing in the database.")
+@bench_option(
+    "--show",
+    help="Show a benchmark of the database, or of a file that --json made; measure nothing.",
+)
 @click.option("--list", "as_list", is_flag=True, help="List the kernels that can be named.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress, only the result.")
 @stored_options
 def bench(**values: Any) -> None:
-    """Time any set of kernels over any set of sizes on the attached GPU, side by side.
+    """Time kernels side by side on the attached GPU, over any set of sizes.
 
-    Every kernel is verified on random inputs before its time counts, then all of them run in turn,
-    in random order, round after round; a slow one sits the later rounds out. Percent of cuBLAS, in
-    the benchmark's element types, is the median of paired ratios, with a 95 % interval (with fewer
-    than six rounds their extremes, and their confidence); the published one was measured on other
-    people's GPUs. Rungs are FP32; libraries have their element types in their names.
-    A kernel that is wrong, not installed or not made for a size is listed with the reason.
+    Every kernel is first verified on random inputs. Then all kernels run in each round, in random
+    order; slow kernels skip the later rounds. Percent of cuBLAS compares with cuBLAS in the element
+    types of the benchmark: it is the median of the paired ratios, with a 95 % interval (with fewer
+    than six rounds, their extremes and the confidence of these). Published percentages were
+    measured on the GPUs of their authors. Rungs are FP32; libraries have their element types in
+    their names. A kernel that is wrong, not installed or unsuited to a size is listed with the
+    reason.
 
     \b
     Examples:
@@ -69,6 +75,7 @@ def bench(**values: Any) -> None:
       autogemm bench --dtype bf16 --kernels winner,kernel:12,cublas_bf16 --sizes 4096
       autogemm bench --sizes 4096x256x1024,@sizes.txt --csv
       autogemm bench --show last --csv
+      autogemm bench --show benchmarks/results/ladder_h100.json
       autogemm bench --list
     """
     from autogemm.cli.bench.run import BenchCommand, run

@@ -1,13 +1,12 @@
 """``autogemm bench``: kernels timed side by side."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import Progress
 
 from autogemm.bench.kernels import (
     DEADLINE_S,
@@ -25,10 +24,15 @@ from autogemm.catalogue.ladder import published_percent
 from autogemm.catalogue.presets import preset
 from autogemm.cli import command_line
 from autogemm.cli.files import require_output, write_output
-from autogemm.cli.options import bench_id_of, names_of
-from autogemm.cli.output import Form, Row, print_rows, print_table
+from autogemm.cli.options import BenchName, bench_id_of, names_of
+from autogemm.cli.output import Form, print_rows
+from autogemm.cli.progress import Meter, bars, is_live
+from autogemm.cli.prose import say
 from autogemm.cli.rows import for_json, open_database
+from autogemm.cli.table import Row, print_table
+from autogemm.formats import read_bench_listing
 from autogemm.insight.report import BEGINNING, bench_page, render_page, require_packages
+from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.hardware.device import Ceilings
@@ -46,14 +50,15 @@ COLUMNS = (
     *("kernel", "kind", "size", "dtype", "layout", "status", "reason", *SPEED, *RATIO),
     *("confidence", "speedup_over_naive", "bandwidth_gb_s", "flop_per_byte", "percent_of_roof"),
     *("published_percent", *ERRORS, "rounds", "method", "registers"),
-    *("library", "splitting", "config"),
+    *("library", "splitting", "config", "gpu", "measured_at"),
 )
-# Those that fit a person's terminal.
+# Those of a table; SHORT without --wide.
 SHOWN = (
     *("kernel", "dtype", *SPEED, "percent_of_cublas", "interval"),
     *("published_percent", "speedup_over_naive", "bandwidth_gb_s", "percent_of_roof"),
     "max_abs_error",
 )
+SHORT = ("kernel", "dtype", "time_us", "tflops", "percent_of_cublas", "interval")
 _ENTRY: Paths = {
     **under("", ("kernel", "kind", "status", "reason", "method", "registers", "library")),
     **under("problem", {"size": "size_label", "dtype": "dtype.label", "layout": "layout"}),
@@ -71,13 +76,14 @@ class BenchCommand:
     layout: Layout
     dtype: str
     epilogue: str
+    batch: str
     rounds: int
     seed: int
     l2: CacheState
     fill: Fill
     report: str | None
     no_store: bool
-    show: int | str | None
+    show: BenchName | None
     as_list: bool
     quiet: bool
     db: str | None
@@ -107,7 +113,9 @@ def run(command: BenchCommand) -> None:
 
 
 def _stored(command: BenchCommand) -> tuple[Bench, Ceilings | None]:
-    """Return a stored benchmark. Raises NotFoundError for one that is not there."""
+    """Return a stored benchmark, or a file's. Raises NotFoundError for one that is not there."""
+    if isinstance(command.show, Path):
+        return read_bench_listing(command.show), None
     with open_database(command.db) as store:
         done = store.bench(bench_id_of(command.show))
         return done, store.ceilings(done.spec.device)
@@ -128,6 +136,7 @@ def _request(command: BenchCommand) -> BenchRequest:
         preset=name or "",
         command=command_line(),
         epilogue=Epilogue.parse(command.epilogue),
+        batch=Batch.parse(command.batch),
         measure=MeasureOptions(
             l2=command.l2, fill=command.fill, seed=command.seed, deadline_s=DEADLINE_S
         ),
@@ -137,7 +146,7 @@ def _request(command: BenchCommand) -> BenchRequest:
 def _write_report(path: str, done: Bench, ceilings: Ceilings | None) -> None:
     page = render_page(bench_page(done, ceilings))
     write_output(path, page, force=False, ours=BEGINNING)
-    click.echo(f"{path}: {len(page) / 1e6:.1f} MB", err=True)
+    say(f"{path}: {len(page) / 1e6:.1f} MB", err=True)
 
 
 def _measured(
@@ -162,10 +171,8 @@ def _listener(request: BenchRequest, quiet: bool) -> Iterator[Listener]:
     """Yield what shows the progress: a bar on a terminal, lines elsewhere, nothing if quiet."""
     if quiet:
         yield Listener()
-    elif sys.stderr.isatty():
-        # Nothing here is markup: names come from files.
-        columns = BarColumn(bar_width=24), TextColumn("{task.description}", markup=False)
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    elif is_live(console := Console(stderr=True)):
+        with bars(console) as progress:
             yield LiveLine(request, progress)
     else:
         yield Lines(request)
@@ -192,16 +199,17 @@ def _print(done: Bench, rows: list[Row]) -> None:
     spec = done.spec
     stored = f", benchmark {done.bench_id}" if done.bench_id else ""
     used = spec.environment
-    click.echo(f"{spec.device.name}, {done.started_at:%Y-%m-%d}{stored}")
-    click.echo(f"driver {used.driver}, cuBLAS {used.cublas}, {used.compiler}: {spec.command}")
+    say(f"{spec.device.name}, {done.started_at:%Y-%m-%d}{stored}")
+    say(f"driver {used.driver}, cuBLAS {used.cublas}, {used.compiler}: {spec.command}")
     for size in dict.fromkeys(row["size"] for row in rows):
-        click.echo()
-        print_table([row for row in rows if row["size"] == size], SHOWN, title=f"M x N x K: {size}")
+        say()
+        chosen = [row for row in rows if row["size"] == size]
+        print_table(chosen, SHOWN, title=f"M x N x K: {size}", short=SHORT)
     for words in _arithmetic(done):
-        click.echo(f"\n{words}")
+        say(f"\n{words}")
     left_out = [row for row in rows if row["status"] != "ok"]
     if left_out:
-        click.echo()
+        say()
         print_table(left_out, ("kernel", "size", "status", "reason"), title="Not timed")
 
 
@@ -220,6 +228,8 @@ def _row(entry: BenchEntry, done: Bench) -> Row:
         "splitting": splitting.label if splitting is not None else "",
         "config": entry.config.label if entry.config is not None else "",
         "published_percent": published_percent(entry.kernel),
+        "gpu": done.spec.device.name,
+        "measured_at": done.started_at,
     }
     if figures is not None:
         people = {"percent_of_cublas": figures.percent_of_cublas}
@@ -232,13 +242,13 @@ class Lines(Listener):
 
     def __init__(self, request: BenchRequest) -> None:
         num_kernels, num_sizes = len(request.kernels), len(request.sizes)
-        click.echo(f"{num_kernels} kernels, {num_sizes} sizes", err=True)
+        say(f"{num_kernels} kernels, {num_sizes} sizes", err=True)
 
     def done(self, size: SizeDone) -> None:
         """Print the size, and how many kernels were timed."""
         num_timed = sum(entry.time_us is not None for entry in size.entries)
         label = size.entries[0].problem.size_label
-        click.echo(
+        say(
             f"{size.number} of {size.count}: {label}, {num_timed} of {len(size.entries)} timed",
             err=True,
         )
@@ -250,16 +260,27 @@ class LiveLine(Listener):
     def __init__(self, request: BenchRequest, progress: Progress) -> None:
         self._progress = progress
         self._each = len(request.kernels)
-        total = self._each * len(request.sizes)
+        self._meter = Meter(self._each * len(request.sizes), "kernels")
+        self._best = ""
+        total = self._meter.total
         self._task = progress.add_task(f"{total} kernels to verify", total=total)
 
     def doing(self, number: int, problem: Problem, kernel: str) -> None:
         """Show the kernel that is verified."""
         what = f"verifying {kernel}" if kernel else "timing all in turn"
-        self._progress.update(self._task, description=f"{problem.size_label}: {what}")
-        if kernel:
-            self._progress.advance(self._task)
+        self._meter.note = f"{problem.size_label}: {what}{self._best}"
+        self._meter.done += bool(kernel)
+        self._redraw()
 
     def done(self, size: SizeDone) -> None:
         """Advance the bar; libraries count when their size is done."""
-        self._progress.update(self._task, completed=self._each * size.number)
+        self._meter.done = self._each * size.number
+        timed = [entry for entry in size.entries if entry.time_us is not None]
+        if timed:
+            fastest = min(timed, key=lambda entry: entry.time_us or 0.0)
+            self._best = f", best at {fastest.problem.size_label}: {fastest.kernel}"
+        self._redraw()
+
+    def _redraw(self) -> None:
+        done, line = self._meter.done, self._meter.line
+        self._progress.update(self._task, completed=done, description=line)

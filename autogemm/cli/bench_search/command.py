@@ -25,8 +25,8 @@ from autogemm.cli.output import listing_options
     help="Recordings, T4 files, or cache files of Kernel Tuner. Default: the recordings that ship.",
 )
 @click.argument("more", metavar="[FILE]...", type=click.Path(path_type=Path), nargs=-1)
-@count_option("--seeds", 25, "Searches of each strategy on each recording.")
-@count_option("--evaluations", 200, "Configs that a search may try.")
+@count_option("--seeds", 25, "Number of searches of each strategy on each recording.")
+@count_option("--evaluations", 200, "Number of configs that a search may try.")
 @click.option(
     "--batch",
     "batches",
@@ -34,27 +34,34 @@ from autogemm.cli.output import listing_options
     multiple=True,
     default=(1,),
     show_default=True,
-    help="Configs asked for before the first is told; repeatable.",
+    help="Number of configs that are proposed before the first result is known; repeatable.",
 )
-@click.option("--processes", type=click.IntRange(min=1), help="Default: one for each core.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw into this PNG, SVG or PDF.")
-@click.option("--save", type=click.Path(), help="Write the whole curves into this JSON file.")
-@click.option("--force", is_flag=True, help="Replace a file that this command did not write.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
+@click.option(
+    "--processes", type=click.IntRange(min=1), help="Number of processes.  [default: one per core]"
+)
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Plot into this PNG, SVG or PDF file."
+)
+@click.option("--save", type=click.Path(), help="Write the complete curves into this JSON file.")
+@click.option(
+    "--force", is_flag=True, help="Overwrite a file even if this command did not write it."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress, only the result.")
 @listing_options
 def bench_search(**values: Any) -> None:
     """Compare search strategies on recorded spaces.
 
-    Replays every strategy on every recording with every seed, in parallel processes, and prints how
-    much of the optimum (best time of the space / best time found) was reached after how many
+    Every strategy is replayed on every recording with every seed, in parallel processes. The table
+    shows the fraction of the optimum (best time of the space / best time found) after so many
     evaluations: the median over the seeds, then over the recordings. No strategy is told which
-    configs are known to be good. Kernel Tuner's strategies run in its own simulation mode on the
-    same spaces. Nothing is measured: every time is a recorded one.
+    configs are known to be good. Strategies of Kernel Tuner run in its own simulation mode on the
+    same spaces. Nothing is measured: all times are recorded.
 
     \b
     Examples:
       autogemm bench-search --strategies surrogate,random,tpe
-      autogemm bench-search --strategies surrogate --batch 1 --batch 8 --recordings a.json b.json.gz
+      autogemm bench-search --strategies surrogate --batch 1 --batch 8
+      autogemm bench-search --recordings db/recordings/sgemm_simt_h100_1024_nn.json.gz --seeds 5
       autogemm bench-search --strategies surrogate,kernel_tuner:hybrid_vndx --plot curves.svg
     """
     from autogemm.cli.bench_search.run import BenchSearchCommand, run

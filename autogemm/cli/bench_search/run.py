@@ -1,15 +1,14 @@
 """``autogemm bench-search``: search strategies compared on recorded spaces."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import click
 
 from autogemm.bench.strategies import (
     Curve,
     Plan,
+    Replay,
     Summary,
     known_strategies,
     replays,
@@ -18,8 +17,10 @@ from autogemm.bench.strategies import (
 from autogemm.cli import command_line
 from autogemm.cli.files import write_output
 from autogemm.cli.options import names_of
-from autogemm.cli.output import Form, print_rows, print_table
+from autogemm.cli.output import Form, print_rows
 from autogemm.cli.progress import watched
+from autogemm.cli.prose import say
+from autogemm.cli.table import print_table
 from autogemm.insight.plots import check_plot, strategies_picture
 from autogemm.support.errors import UsageError
 from autogemm.support.version import __version__
@@ -50,9 +51,8 @@ def run(command: BenchSearchCommand) -> None:
     if command.plot is not None:
         check_plot(command.plot)
     found = replays(plan, command.processes)
-    summary = summarise(
-        plan, found if command.quiet else watched(found, len(plan.jobs()), "replays")
-    )
+    shown = watched(found, len(plan.jobs()), "replays", _Best().note, quiet=command.quiet)
+    summary = summarise(plan, shown)
     if command.form is Form.TABLE:
         _print_tables(plan, summary)
     else:
@@ -63,6 +63,19 @@ def run(command: BenchSearchCommand) -> None:
     if command.plot is not None:
         content = strategies_picture(command.plot.suffix, summary, _title(plan))
         write_output(str(command.plot), content, force=True)
+
+
+@dataclass(slots=True)
+class _Best:
+    """The strategy that came nearest to the optimum in the mean of its replays so far."""
+
+    by_strategy: dict[str, list[float]] = field(default_factory=dict)
+
+    def note(self, done: Replay) -> str:
+        """Take a replay in, and return the best so far in words."""
+        self.by_strategy.setdefault(done.job.strategy, []).append(float(done.fractions[-1]))
+        mean, name = max((sum(one) / len(one), name) for name, one in self.by_strategy.items())
+        return f"best {name} at {mean:.3f} of the optimum"
 
 
 def _plan(command: BenchSearchCommand) -> Plan:
@@ -81,12 +94,12 @@ def _plan(command: BenchSearchCommand) -> Plan:
 
 
 def _print_tables(plan: Plan, summary: Summary) -> None:
-    click.echo(f"{_title(plan)}; the fraction of the optimum after so many evaluations, median")
+    say(f"{_title(plan)}; the fraction of the optimum after so many evaluations, median")
     columns = [name for name in _row(summary.curves[0], summary) if name != "recording"]
     rows = [_shown(_row(curve, summary)) for curve in summary.curves]
     print_table(rows, columns)
     if len(plan.recordings) > 1:
-        click.echo("\neach recording")
+        say("\neach recording")
         rows = [_shown(_row(curve, summary)) for curve in summary.by_space]
         print_table(rows, ["recording", *columns])
 

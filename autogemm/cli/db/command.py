@@ -5,22 +5,15 @@ import gc
 import click
 
 from autogemm.cli.db import reading, writing
-
-
-class InOrderOfUse(click.Group):
-    """Lists its commands in the order in which they were added."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands, most used first."""
-        return list(self.commands)
+from autogemm.cli.sections import InOrderOfUse
 
 
 @click.group(cls=InOrderOfUse)
 def db() -> None:
-    """Ask the tuning database: the best kernels, runs, trials.
+    """Query and maintain the tuning database: the best kernels, runs, trials.
 
-    A time whose provenance is `recorded` was not measured by this run, but read from a recording.
-    db/README.md has the tables and SQL for everything else.
+    A time whose provenance is `recorded` was not measured by this run but read from a recording.
+    db/README.md describes the tables, and SQL queries for everything else.
 
     \b
     Examples:

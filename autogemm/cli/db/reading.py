@@ -24,10 +24,10 @@ TABLE_ROWS = 20
 def best(query: BestQuery, db: str | None, form: Form) -> None:
     """Show the best kernel for each GPU and problem.
 
-    It is the winner of finals with the highest newest ratio to cuBLAS in the newest environment
-    (driver, compiler, versions), or the fastest trial where there were no finals. The ratio and
-    its interval are those of the newest finals that the kernel took part in.
-    ratio is cuBLAS time / own time: above 1 is faster than cuBLAS.
+    This is the winner of finals with the highest ratio to cuBLAS in the newest environment (driver,
+    compiler, versions), or the fastest trial if there were no finals. The ratio and its interval
+    come from the newest finals of that kernel. ratio is cuBLAS time / own time: above 1 is faster
+    than cuBLAS.
 
     \b
     Examples:
@@ -45,7 +45,7 @@ def best(query: BestQuery, db: str | None, form: Form) -> None:
 @click.option(
     "--limit",
     type=click.IntRange(1, MAX_NUMBER),
-    help=f"At most so many, the newest. Default: {TABLE_ROWS} in a table, all in JSON and CSV.",
+    help=f"Show only so many, the newest. Default: {TABLE_ROWS} in a table, all in JSON and CSV.",
 )
 @query_options
 def list_(*, limit: int | None, form: Form, **values: Any) -> None:
@@ -70,8 +70,8 @@ def list_(*, limit: int | None, form: Form, **values: Any) -> None:
 def show(identifier: str, db: str | None, form: Form) -> None:
     """Show a kernel by number or sha256, run:N or trial:N.
 
-    For a kernel, ID is its number or the beginning of its sha256. JSON holds a run's finals and a
-    kernel's trials too.
+    The ID of a kernel is its number or the beginning of its sha256. JSON also contains the finals
+    of a run and the trials of a kernel.
 
     \b
     Examples:
@@ -98,15 +98,17 @@ def path(db: str | None) -> None:
 
 @click.command()
 @click.argument("identifier", metavar="ID")
-@click.option("--short", is_flag=True, help="Only what the database knows, without the reasons.")
+@click.option(
+    "--short", is_flag=True, help="Show only what the database knows, without the explanation."
+)
 @stored_options
 def why(identifier: str, short: bool, db: str | None, form: Form) -> None:
-    """Say why a kernel is as fast as it is: neighbours and facts.
+    """Explain the speed of a kernel by its neighbours and static facts.
 
-    ID is the kernel's number or the beginning of its sha256. Shown are its place in its run, every
-    trial there that differs in one parameter (see `autogemm db compare -h` for the words; speed_up
-    is how many times as fast the neighbour is), and the explanation of `autogemm explain`. CSV has
-    the neighbours only.
+    ID is the number of the kernel or the beginning of its sha256. The output has the rank of the
+    kernel in its run, every trial of the run that differs in one parameter (`autogemm db compare
+    -h` explains the words; speed_up is how many times as fast the neighbour is), and the
+    explanation of `autogemm explain`. CSV has only the neighbours.
 
     \b
     Examples:
@@ -124,8 +126,8 @@ def why(identifier: str, short: bool, db: str | None, form: Form) -> None:
 def history(query: BestQuery, db: str | None, form: Form) -> None:
     """Show the best kernels over drivers and versions, oldest first.
 
-    One row for each environment (driver, compiler, versions) that a problem was tuned in. Each row
-    is compared with the one before it, see `autogemm db compare -h` for the words.
+    There is one row for each environment (driver, compiler, versions) in which a problem was tuned.
+    Each row is compared with the previous one; `autogemm db compare -h` explains the words.
 
     \b
     Examples:
@@ -142,18 +144,18 @@ def history(query: BestQuery, db: str | None, form: Form) -> None:
 @click.option(
     "--by",
     type=click.Choice(["time", "cublas"]),
-    help="Compare times, or ratios to cuBLAS in the same rounds. Default: cublas where it "
-    "is the same cuBLAS on the same GPU, because clocks drift between sessions.",
+    help="Compare times, or ratios to cuBLAS in the same rounds. Default: cublas if both sides "
+    "have the same cuBLAS and GPU, because clocks drift between sessions.",
 )
 @stored_options
 def compare(first: str, second: str, by: str | None, db: str | None, form: Form) -> None:
     """Show the best kernels of two runs, GPUs or versions side by side.
 
-    One row for each problem that both have. A and B are run:N, gpu:NAME or the beginning of a
-    version: driver:580, cuda:13.0, nvrtc:, cublas:, cupy:, python:, autogemm:. speed_up is how many
-    times as fast B is, with its 95 % interval from the samples. SAME: the interval lies within 1 %
-    of 1. FAST, SLOW: it lies above or below 1. AMBG: it says neither, or a side has fewer than six
-    samples (a recording has one).
+    There is one row for each problem that both have. A and B are run:N, gpu:NAME or the beginning
+    of a version: driver:580, cuda:13.0, nvrtc:, cublas:, cupy:, python:, autogemm:. speed_up is how
+    many times as fast B is, with a 95 % interval from the samples. SAME: the interval lies within
+    1 % of 1. FAST or SLOW: it lies above or below 1. AMBG (ambiguous): none of these, or one side
+    has fewer than six samples (a recording has one).
 
     \b
     Examples:
@@ -190,14 +192,15 @@ def stats(query: BestQuery, db: str | None, form: Form) -> None:
 @click.option(
     "--limit",
     type=click.IntRange(1, MAX_NUMBER),
-    help=f"At most so many rows. Default: {SQL_ROWS} in a table, all in JSON and CSV.",
+    help=f"Show at most this many rows. Default: {SQL_ROWS} in a table, all in JSON and CSV.",
 )
-@time_option("--timeout", "timeout_s", "30s", "Give up after that time: 90s, 2m, 1h.")
+@time_option("--timeout", "timeout_s", "30s", "Give up after this time: 90s, 2m, 1h.")
 @stored_options
 def sql(*, limit: int | None, form: Form, **values: Any) -> None:
-    """Run one SELECT of your own; it cannot change anything.
+    """Run an SQL SELECT; it cannot change anything.
 
-    - reads it from standard input. db/README.md has the tables, columns and queries to start from.
+    The SELECT - is read from standard input. db/README.md describes tables and columns and has
+    queries to start from.
 
     \b
     Examples:
@@ -213,20 +216,23 @@ def sql(*, limit: int | None, form: Form, **values: Any) -> None:
 
 @click.command()
 @click.option(
-    "--all", "of_all", is_flag=True, help="All kernels with an energy, not the front only."
+    "--all",
+    "of_all",
+    is_flag=True,
+    help="Show all kernels with a measured energy, not only the front.",
 )
 @click.option(
     "--plot",
     metavar="FILE",
-    help="Draw all of them, and the front as a line, into a .png, .svg or .pdf file.",
+    help="Plot all of them, and the front as a line, into a .png, .svg or .pdf file.",
 )
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @query_options
 def pareto(**values: Any) -> None:
-    """Show the kernels that none beats in both time and energy.
+    """Show the kernels that no other beats in both time and energy.
 
-    The run is the newest that measured energy (`tune --objective energy` or `edp`), or the one that
-    --run names; the fastest first, cuBLAS last. Energy is that of the whole GPU.
+    The run is the newest one that measured energy (`tune --objective energy` or `edp`), or the one
+    that --run names. The fastest kernel comes first, cuBLAS last. Energy is that of the whole GPU.
 
     \b
     Examples:

@@ -19,6 +19,17 @@ from autogemm.cli.options import (
 )
 from autogemm.cli.output import Form
 
+# The values of autogemm.cli.db.run.gate.FailOn, which help must not import.
+FAIL_ON = ("slow", "moved")
+
+
+def share(context: click.Context, parameter: click.Parameter, text: str) -> float:
+    """Parse ``2%`` into 0.02. Raises click.BadParameter for anything else, and from 100 % on."""
+    match = re.fullmatch(r"(\d{1,2}(?:\.\d{1,6})?) ?%", text.strip())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is not a share below 100 %: write 2% or 0.5%")
+    return float(match[1]) / 100
+
 
 @click.command()
 @click.option(
@@ -26,7 +37,7 @@ from autogemm.cli.output import Form
     metavar="auto|INDEX|NAME|recorded[:FILE]",
     default="auto",
     show_default=True,
-    help="The GPU whose winners are measured, as in `autogemm tune`.",
+    help="Measure the winners of this GPU; values as in `autogemm tune`.",
 )
 @click.option("--size", metavar="SIZE", help="Only this size: 4096 or MxNxK.")
 @click.option("--layout", metavar="LAYOUT", help="Only this layout: nn, nt, tn or tt.")
@@ -34,33 +45,59 @@ from autogemm.cli.output import Form
     "--family",
     metavar="NAME|PATH",
     multiple=True,
-    help="Families besides those that ship; --retune searches these alone. Repeatable.",
+    help="Also use this family; --retune then searches only the families named so. Repeatable.",
 )
-@click.option("--all", "everything", is_flag=True, help="Also winners where nothing has changed.")
-@count_option("--rounds", 30, "Rounds of measuring.")
-@click.option("--retune", is_flag=True, help="Tune again where a winner moved.")
-@count_option("--trials", 300, "For --retune.")
-@time_option("--budget", "budget_s", "2m", "Time of --retune for each problem: 90s, 2m, 1h, none.")
-@off_option("--no-certify", "Do not check new winners further.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also measure winners for which nothing has changed."
+)
+@count_option("--rounds", 30, "Rounds of measurement.")
+@click.option("--retune", is_flag=True, help="Tune again if a winner moved.")
+@count_option("--trials", 300, "Number of trials of --retune.")
+@time_option("--budget", "budget_s", "2m", "Time of --retune per problem: 90s, 2m, 1h, none.")
+@off_option("--no-certify", "Skip the final checks of new winners.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    help="Exit with 1 if a winner is slower (slow), or slower or faster (moved), or does not run.",
+)
+@click.option(
+    "--threshold",
+    metavar="PERCENT",
+    callback=share,
+    default="0%",
+    show_default=True,
+    help="For --fail-on: changes up to this size pass.",
+)
+@click.option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML, for CI.")
+@click.option("--force", is_flag=True, help="Replace a file that is no earlier JUnit file of ours.")
 @stored_options
-def check(**values: Any) -> None:
-    """Measure stored winners again after a new driver, compiler, ...
+def check(
+    fail_on: str | None, threshold: float, junit: str | None, force: bool, **values: Any
+) -> None:
+    """Measure stored winners again after a change of driver, compiler or version.
 
-    The winners are those of this GPU where something has changed since: the driver, CUDA, the
-    compiler, cuBLAS, the version, or the family's template. The stored kernel and cuBLAS run in
-    turn, and the result is kept as a run of its own. FAST and SLOW: the winner moved, see `autogemm
-    db compare -h` for the words; one that does not run any more moved too. --retune tunes only
-    these. Without a GPU the command is an error.
+    A winner of this GPU is measured if something has changed since it was found: the driver, CUDA,
+    the compiler, cuBLAS, the version of autogemm, or the template of its family. The stored kernel
+    and cuBLAS run in turn, and the result is stored as a new run. FAST and SLOW mean that the
+    winner moved (`autogemm db compare -h` explains the words); a winner that no longer runs has
+    moved as well. --retune tunes only these. The command needs a GPU.
+
+    With --fail-on the command is a gate: a winner fails whose whole 95 % interval lies beyond the
+    threshold, or that does not run; AMBG does not fail, and is `skipped` in JUnit. What a check
+    measures is what the next one compares with, so a gate starts from a copy of its database.
 
     \b
     Examples:
       autogemm db check
       autogemm db check --all --size 4096
       autogemm db check --retune --budget 1m
+      autogemm db check --all --fail-on slow --threshold 2% --junit check.xml
     """
     from autogemm.cli.db.run.check import CheckCommand, run
+    from autogemm.cli.db.run.gate import FailOn, Gate
 
-    run(CheckCommand(**values))
+    gate = Gate(FailOn(fail_on) if fail_on else None, threshold, junit, force)
+    run(CheckCommand(gate=gate, **values))
 
 
 # The values of autogemm.exchange.Format, which help must not import.
@@ -74,16 +111,16 @@ DEFAULT_FORMAT = "json"
     *("-o", "--output"),
     metavar="FILE",
     default="-",
-    help="Write to this file, gzip'd if its name ends in .gz; - is standard output.",
+    help="Output file, compressed if its name ends in .gz; - is standard output.",
 )
 @click.option(
     *("-f", "--format", "file_format"),
     type=click.Choice(FORMATS),
-    help=f"What to write. Default: what the name ends in, .csv or .jsonl, else {DEFAULT_FORMAT}.",
+    help=f"File format. Default: that of the ending .csv or .jsonl, else {DEFAULT_FORMAT}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--csv", "as_csv", is_flag=True, help="The same as --format csv.")
-@click.option("--force", is_flag=True, help="Replace a file that is no earlier export.")
+@click.option("--force", is_flag=True, help="Overwrite a file even if it is not an earlier export.")
 @status_option
 @filter_options
 @db_option
@@ -91,16 +128,17 @@ def export(**values: Any) -> None:
     """Write results to a file, oldest first.
 
     \b
-    jsonl         all that is known: runs with sources, finals and certificates, benchmarks,
-                  profiles; db import takes it back
-    csv, json     one row a trial, without sources and finals; db import takes CSV back
+    jsonl         everything: runs with sources, finals and certificates, benchmarks,
+                  profiles; db import reads it back
+    csv, json     one row per trial, without sources and finals; db import reads CSV back
     t4            the results format of the auto-tuning community, version 1.0.0
     kernel-tuner  a cache file, for Kernel Tuner's simulation mode
     wisdom        the best configs, for Kernel Launcher
     optuna        a study for each run and family, for optuna-dashboard
 
-    t4 and kernel-tuner hold one kernel on one GPU for one problem, wisdom one kernel: narrow with
-    the filters. docs/exchange.md says what each can hold. In JSON an infinite error is null.
+    A t4 or kernel-tuner file holds one kernel on one GPU for one problem, a wisdom file one kernel:
+    select it with the filters. docs/exchange.md describes what each format can hold. In JSON an
+    infinite error is null.
 
     \b
     Examples:
@@ -121,17 +159,20 @@ def export(**values: Any) -> None:
 @click.option(
     *("-f", "--format", "file_format"),
     type=click.Choice(IMPORTED),
-    help="The format of the file. Default: recognised from its content.",
+    help="Format of the file.  [default: recognised from its content]",
 )
-@click.option("--size", metavar="SIZE", help="4096 or MxNxK, for a file that does not say it.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be taken.")
+@click.option(
+    "--size", metavar="SIZE", help="Size, 4096 or MxNxK, for a file that does not contain it."
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be added.")
 @stored_options
 def import_(**values: Any) -> None:
-    """Take what a file holds and the database does not.
+    """Add the records of a file that the database does not have.
 
-    All of it is taken or, on any fault, nothing. What is there already is left as it is: the same
-    file again adds nothing. Times in files of other programs (t4, kernel-tuner) are recorded, not
-    measured, and facts that such a file leaves out are printed. Nothing in a file is ever run.
+    All of them are added, or none if anything is wrong. Existing records stay as they are:
+    importing the same file again adds nothing. Times in files of other programs (t4, kernel-tuner)
+    count as recorded, not measured, and facts that such a file leaves out are listed. Nothing in a
+    file is ever executed.
 
     \b
     Examples:
@@ -151,11 +192,12 @@ DAYS = {"d": 1, "w": 7, "y": 365}
 @click.argument("other", metavar="OTHER.db")
 @stored_options
 def merge(other: str, db: str | None, form: Form) -> None:
-    """Add what another database has and this one lacks.
+    """Add the records of another database that this one does not have.
 
-    Its runs, trials, finals, kernels, certificates, benchmarks, profiles. OTHER is a SQLite
-    file, which is not touched, or a URL. What both have stays once, and merging again adds nothing.
-    All of it is added or, after an error, nothing. Optuna's studies stay where they are.
+    These are runs, trials, finals, kernels, certificates, benchmarks and profiles. OTHER is a
+    SQLite file, which is not changed, or a URL. Records that both have are kept once, and merging
+    again adds nothing. All of them are added, or none if there is an error. Optuna studies are not
+    merged.
 
     \b
     Examples:
@@ -182,18 +224,19 @@ def age(context: click.Context, parameter: click.Parameter, text: str | None) ->
     "--older-than",
     metavar="AGE",
     callback=age,
-    help="Runs that began longer ago than this: 90d, 12w, 1y.",
+    help="Delete runs that began longer ago than this: 90d, 12w, 1y.",
 )
-@click.option("--with-best", is_flag=True, help="Also runs that hold a best kernel.")
+@click.option("--with-best", is_flag=True, help="Also delete runs that hold a best kernel.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @query_options
 def prune(**values: Any) -> None:
-    """Delete runs that are not needed any more.
+    """Delete runs that are no longer needed.
 
-    With them go their trials, finals, studies, and kernels that no other run has. Runs that hold
-    the best kernel of a GPU and problem stay, and so do those that are being written and those with
-    a failed certificate. Asks before it deletes. `autogemm db vacuum` then gives the space back.
+    Their trials, finals and studies are deleted too, and kernels that no other run has. Runs that
+    hold the best kernel for a GPU and problem are kept, and so are runs that are being written and
+    runs with a failed certificate. The command asks before it deletes. `autogemm db vacuum` then
+    frees the space.
 
     \b
     Examples:
@@ -209,9 +252,9 @@ def prune(**values: Any) -> None:
 @click.command()
 @stored_options
 def vacuum(db: str | None, form: Form) -> None:
-    """Give back the space of what was deleted.
+    """Free the disk space of deleted records.
 
-    The statistics of the tables are renewed too, so that queries stay fast.
+    The statistics of the tables are updated too, so that queries stay fast.
 
     \b
     Examples:

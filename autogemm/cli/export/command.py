@@ -15,18 +15,21 @@ FORMATS = ("cuda", "cubin", "ptx", "json", "torch")
 @grouped(
     "query",
     BestQuery,
-    click.option("--gpu", metavar="NAME", help="Tuned on: any part of the GPU's name."),
-    click.option("--size", metavar="SIZE", help="Tuned for: 4096 or MxNxK."),
+    click.option("--gpu", metavar="NAME", help="The GPU it was tuned on: any part of its name."),
+    click.option("--size", metavar="SIZE", help="The size it was tuned for: 4096 or MxNxK."),
     click.option(
         "--layout",
         type=click.Choice(LAYOUTS),
-        help="Tuned for: op(A) then op(B), n as stored, t transposed.",
+        help="The layout it was tuned for: op(A) then op(B), n as stored, t transposed.",
     ),
     dtype_option(),
     click.option(
+        "--epilogue", metavar="EXPRESSION", help="Tuned with this epilogue; none: plain products."
+    ),
+    click.option(
         *("--family", "family_key"),
         metavar="NAME|PATH",
-        help="Kernel family; a path for one of your own.",
+        help="Kernel family, or the path of your own.",
     ),
     click.option(
         "--run", "run_id", type=click.IntRange(min=1), help="The best kernel of this run."
@@ -39,33 +42,42 @@ FORMATS = ("cuda", "cubin", "ptx", "json", "torch")
     type=click.Choice(FORMATS),
     default="cuda",
     show_default=True,
-    help="cuda: source that tests itself; cubin, ptx: compiled; json: all that is known of it; "
-    "torch: with --library, a module with a custom operator too.",
+    help="cuda: source with a self-test; cubin, ptx: compiled; json: everything the database knows "
+    "about it; torch: with --library, also a Python module with a custom operator.",
 )
 @click.option(
     "--library",
     "folder",
     metavar="DIR",
-    help="A C++ library that picks the kernel by size, from all that is tuned on the GPU: header, "
-    "source, self-test, benchmark, CMakeLists.txt.",
+    help="Write a C and C++ library that chooses among all kernels tuned on the GPU by size: "
+    "header, a source for each element type, self-test, benchmarks, CMakeLists.txt.",
 )
-@click.option("--force", is_flag=True, help="Replace a file that autogemm did not write.")
+@click.option(
+    "--prefix",
+    metavar="NAME",
+    help="Function, namespaces and kernels begin with NAME instead of autogemm, so that several "
+    "exported kernels can be in one program; main needs -DNAME_MAIN then.",
+)
+@click.option("--force", is_flag=True, help="Overwrite files even if autogemm did not write them.")
 @click.option("--no-verify", is_flag=True, help="Do not run a recorded kernel on the CPU first.")
 @db_option
 def export(**values: Any) -> None:
     """Write the best kernel to FILE (- is standard output).
 
-    Without options: the newest result in the database, a measured one before a recorded one. The
-    CUDA file holds the kernel byte for byte as it was timed, a launcher with a C signature, and a
-    main that verifies every element and times the kernel against cuBLAS; -DAUTOGEMM_LIBRARY
-    leaves main out. A kernel whose time was recorded was not run here: the emulator runs it first,
-    where g++ is installed.
+    Without options this is the newest result in the database; measured results come before
+    recorded ones. The CUDA file contains the kernel exactly as it was timed, a launcher with a C
+    signature, and a main function that verifies every element and times the kernel against cuBLAS;
+    compile with -DAUTOGEMM_LIBRARY to leave main out. A header
+    of the same name declares the function. A kernel whose time is recorded has not run
+    on this machine, so the emulator runs it first if g++ is installed.
 
     \b
     Examples:
       autogemm export best.cu
       nvcc -O3 -arch=sm_90 best.cu -o best && ./best
       autogemm export --gpu h100 --size 1024 small.cu
+      autogemm export --prefix mine mine.cu
+      autogemm export --epilogue "gelu(acc + bias[n])" fused.cu
       autogemm export --kernel 17 --format ptx kernel.ptx
       autogemm export --library out/ --gpu h100
       autogemm export --library out/ --format torch

@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import click
-
 from autogemm.cli.files import require_output, write_output
+from autogemm.cli.progress import watched
+from autogemm.cli.prose import say
 from autogemm.cli.rows import open_database
 from autogemm.codegen import render
 from autogemm.codegen.export import (
     BEGINNINGS,
+    Names,
     export_cuda,
+    export_header,
     export_json,
     export_library,
     export_ptx,
@@ -22,6 +24,7 @@ from autogemm.codegen.export import (
 from autogemm.compile import Compiler, ptx
 from autogemm.dispatch import assembled
 from autogemm.emulator import Emulator, Mode
+from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import Provenance
@@ -34,8 +37,8 @@ from autogemm.targets.recorded import timed_text
 from autogemm.verify import cases_of_tuned, on_cpu
 
 WHOSE_TIME = {
-    TimedText.EARLIER: "its time is of an earlier version of this kernel, not of this text",
-    TimedText.UNKNOWN: "its time is not known to be of this text: the recording does not say",
+    TimedText.EARLIER: "its time belongs to an earlier version of this kernel, not to this source",
+    TimedText.UNKNOWN: "the recording does not say whether its time belongs to this source",
 }
 LIBRARY_FORMATS = ("cuda", "torch")
 
@@ -50,6 +53,7 @@ class ExportCommand:
     kernel_key: str | None
     file_format: str
     folder: str | None
+    prefix: str | None
     force: bool
     no_verify: bool
     db: str | None
@@ -68,8 +72,12 @@ def run(command: ExportCommand) -> None:
 def _write_kernel(command: ExportCommand, path: str) -> None:
     if command.kernel_key is not None and command.query != BestQuery():
         raise UsageError(
-            "--kernel names one kernel: leave out --gpu, --size, --layout, --dtype and --run"
+            "--kernel names one kernel: leave out --gpu, --size, --layout, --dtype, --epilogue "
+            "and --run"
         )
+    _names(command)
+    if command.prefix is not None and command.file_format != "cuda":
+        raise UsageError(f"--prefix names functions of CUDA text: {command.file_format} has none")
     family = load_family(command.family_key) if command.family_key else None
     query = replace(command.query, family=family.name if family else None)
     with open_database(command.db) as store:
@@ -78,34 +86,61 @@ def _write_kernel(command: ExportCommand, path: str) -> None:
     # A cubin cannot be told from any other program.
     ours = BEGINNINGS.get(command.file_format)
     require_output(path, force=command.force, ours=ours)
+    header = _header(command, kernel, family, path)
     # What cannot be written is said before the kernel is run.
-    content = exported(kernel, family, command.file_format, Path(path).name, OnRecord())
+    content = exported(kernel, family, command, Path(path).name, OnRecord())
     if kernel.provenance is Provenance.RECORDED:
         on_record = _on_record(kernel, family, command)
-        content = exported(kernel, family, command.file_format, Path(path).name, on_record)
+        content = exported(kernel, family, command, Path(path).name, on_record)
     write_output(path, content, force=command.force, ours=ours)
+    if header is not None:
+        write_output(header[0], header[1], force=command.force, ours=ours)
     if path != "-":
-        click.echo(f"{path}: {summary(kernel)}")
+        say(f"{path}: {summary(kernel)}")
+
+
+def _header(
+    command: ExportCommand, kernel: StoredKernel, family: Family, path: str
+) -> tuple[str, bytes] | None:
+    """Return place and content of the header of a CUDA file; None for any other file.
+
+    Raises UsageError where a file is there that is not ours.
+    """
+    if command.file_format != "cuda" or Path(path).suffix != ".cu":
+        return None
+    place = str(Path(path).with_suffix(".h"))
+    require_output(place, force=command.force, ours=BEGINNINGS["cuda"])
+    today = datetime.now(UTC).date()
+    text = export_header(kernel, family, Path(path).name, today, _names(command))
+    return place, text.encode()
+
+
+def _names(command: ExportCommand) -> Names:
+    return Names() if command.prefix is None else Names(command.prefix)
 
 
 def _on_record(kernel: StoredKernel, family: Family, command: ExportCommand) -> OnRecord:
     """Check a kernel of which the time is recorded, and say what is known of its text."""
-    click.echo("RECORDED: this kernel's time was not measured on this machine", err=True)
+    say("RECORDED: this kernel's time was not measured on this machine", err=True)
     timed = timed_text(kernel, family)
     if timed is not TimedText.THIS:
-        click.echo(WHOSE_TIME[timed], err=True)
+        say(WHOSE_TIME[timed], err=True)
     if command.no_verify:
         return OnRecord(timed)
     checked = verified_on_cpu(kernel, family)
-    click.echo(checked, err=True)
+    say(checked, err=True)
     return OnRecord(timed, f"this text, {checked}")
 
 
 def exported(
-    kernel: StoredKernel, family: Family, file_format: str, file_name: str, on_record: OnRecord
+    kernel: StoredKernel,
+    family: Family,
+    command: ExportCommand,
+    file_name: str,
+    on_record: OnRecord,
 ) -> bytes:
     """Return the file's content."""
-    today = datetime.now(UTC).date()
+    today, file_format = datetime.now(UTC).date(), command.file_format
     if file_format in ("cubin", "ptx"):
         require_emitted(kernel, family)
     if file_format == "cubin":
@@ -115,7 +150,7 @@ def exported(
         return export_ptx(kernel, ptx(kernel.source, kernel.device.sm), today, on_record).encode()
     if file_format == "json":
         return export_json(kernel, today, on_record).encode()
-    return export_cuda(kernel, family, file_name, today, on_record).encode()
+    return export_cuda(kernel, family, file_name, today, on_record, names=_names(command)).encode()
 
 
 def family_of(kernel: StoredKernel) -> Family:
@@ -178,19 +213,26 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     others = {
         "FILE": command.path,
         "--size": query.size,
-        "--dtype": query.dtype,
+        "--epilogue": query.epilogue,
         "--run": query.run_id,
         "--kernel": command.kernel_key,
+        "--prefix": command.prefix,
     }
     given = [name for name, value in others.items() if value is not None]
     if given or command.file_format not in LIBRARY_FORMATS:
         left_out = " ".join(given or [f"--format {command.file_format}"])
-        raise UsageError(f"--library holds all sizes of f32: leave out {left_out}")
+        raise UsageError(f"--library covers all sizes: leave out {left_out}")
     with open_database(command.db) as store:
         runs = store.decided(BestQuery(gpu=query.gpu))
     families = [load_family(command.family_key)] if command.family_key else default_families()
     layouts = [Layout(query.layout)] if query.layout else None
-    library = assembled(runs, families, _device(runs), layouts)
+    dtypes = [DType.parse(query.dtype)] if query.dtype else None
+    library = assembled(
+        *(runs, families, _device(runs)),
+        layouts=layouts,
+        dtypes=dtypes,
+        watch=lambda kernels, total: watched(kernels, total, "kernels"),
+    )
     files = export_library(library, datetime.now(UTC).date(), torch=command.file_format == "torch")
     place = Path(folder)
     if place.exists() and not place.is_dir():
@@ -208,13 +250,14 @@ def _write_library(command: ExportCommand, folder: str) -> None:
         require_output(str(place / name), force=command.force, ours=ours[name])
     for name, text in files.items():
         write_output(str(place / name), text.encode(), force=command.force, ours=ours[name])
-    click.echo(
-        f"{folder}: {len(library.variants)} kernels of {len(library.configs)} configs; rule: "
-        f"{library.rule}"
-    )
-    for finding in library.findings:
-        click.echo(finding)
-    click.echo(f"next: cmake -S {folder} -B build && cmake --build build -j && build/selftest")
+    for part in library.parts:
+        say(
+            f"{folder}: {part.dtype}: {len(part.variants)} kernels of {len(part.configs)} configs; "
+            f"rule: {part.rule}"
+        )
+        for finding in part.findings:
+            say(finding)
+    say(f"next: cmake -S {folder} -B build && cmake --build build -j && build/selftest")
 
 
 def _device(runs: Sequence[DecidedRow]) -> Device:
@@ -224,7 +267,8 @@ def _device(runs: Sequence[DecidedRow]) -> Device:
     """
     if not runs:
         raise NotFoundError(
-            "no result matches: autogemm tune --preset mixed --cross makes what a library needs"
+            "no result matches: autogemm tune --preset mixed --cross makes those that a library "
+            "needs"
         )
     newest = max(
         runs, key=lambda run: (run.spec.provenance is Provenance.MEASURED, run.measured_at)

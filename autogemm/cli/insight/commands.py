@@ -27,17 +27,20 @@ from autogemm.model.dtypes import DType
 @problem_options
 @gpu_option
 @click.option(
-    "--compile-neighbours", is_flag=True, help="Compile the neighbours to know their registers."
+    "--compile-neighbours",
+    is_flag=True,
+    help="Also compile the neighbouring configs, to show their registers.",
 )
 @db_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def explain(**values: Any) -> None:
-    """Say why a config is as fast or slow as it is, from static facts; nothing runs on a GPU.
+    """Explain why a config is fast or slow, from static facts; nothing runs on a GPU.
 
-    The config is a stored kernel (its ID or the beginning of its sha256), or a seed of the family
-    or a rung of the ladder changed by --fix, or --config; with none of these the best kernel in the
-    database. Registers and spills come from the compiler, the main loop from nvdisasm, memory
-    accesses from one block run on the CPU (g++); a part whose tool is missing says so.
+    ID names a stored kernel: its number or the beginning of its sha256. Without it, --rung,
+    --seed-index or --config name a config, which --fix changes; without any of these the best
+    kernel in the database is explained. Registers and spills come from the compiler, the main loop
+    from nvdisasm, and memory accesses from one block that runs on the CPU (g++). If a tool is
+    missing, its part of the explanation says so.
 
     \b
     Examples:
@@ -61,28 +64,28 @@ def explain(**values: Any) -> None:
     "page_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Read this page (ncu --csv --page raw --print-units base) instead of profiling.",
+    help="Read this output of `ncu --csv --page raw --print-units base` instead of profiling.",
 )
-@click.option("--gpu", metavar="NAME", help="With --from: the GPU that the page was made on.")
-@click.option("--save", metavar="FILE", help="Keep Nsight Compute's page, as CSV.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
-@click.option("--no-store", is_flag=True, help="Keep nothing in the database.")
+@click.option("--gpu", metavar="NAME", help="With --from: the GPU on which that output was made.")
+@click.option("--save", metavar="FILE", help="Also write the raw output of Nsight Compute, as CSV.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--no-store", is_flag=True, help="Store nothing in the database.")
 @stored_options
 def profile(**values: Any) -> None:
-    """Say what limits a kernel, from the hardware's counters: NVIDIA's Nsight Compute (ncu).
+    """Say what limits a kernel, from the hardware counters that Nsight Compute (ncu) reads.
 
     KERNEL is a rung of the ladder (see `autogemm bench --list`), `winner`, or kernel:ID of the
-    database. It runs alone a few times; occupancy, use of cores and memory, stall reasons, bank
-    conflicts and coalescing are told in words, each with its usual cause and cure and the
-    parameters to turn.
-    The counters are stored with the kernel. A time under a profiler compares with no other.
+    database. It runs alone a few times. Occupancy, use of cores and memory, stall reasons, bank
+    conflicts and coalescing are described in words, each with its usual cause, its cure, and the
+    parameters to change. The counters are stored with the kernel. Times under a profiler cannot be
+    compared with other times.
 
     \b
     Examples:
       autogemm profile tiled --size 1024
       autogemm profile kernel:12 --save page.csv
       autogemm profile winner --size 8192 --dtype bf16
-      autogemm profile tiled --size 1024 --from page.csv --gpu h100
+      autogemm profile tiled --size 1024 --from tests/pages/tiled_1024.csv --gpu h100
     """
     from autogemm.cli.insight.run.profile import ProfileCommand, run
 
@@ -91,24 +94,28 @@ def profile(**values: Any) -> None:
 
 @click.command()
 @click.argument("file")
-@bench_option("--bench", help="A benchmark, instead of a run.")
-@click.option("--all", "of_all", is_flag=True, help="The winners of all runs that match.")
-@click.option("--no-explain", is_flag=True, help="Leave out why the winner is as fast as it is.")
-@click.option("--force", is_flag=True, help="Replace a file that is no earlier report.")
+@bench_option(
+    "--bench",
+    help="A benchmark instead of a run: one of the database, or a file that `bench --json` made.",
+)
+@click.option("--all", "of_all", is_flag=True, help="Report on the winners of all runs that match.")
+@click.option("--no-explain", is_flag=True, help="Leave out the explanation of the winner.")
+@click.option("--force", is_flag=True, help="Overwrite a file even if it is not an earlier report.")
 @filter_options
 @db_option
 def report(**values: Any) -> None:
-    """Write one HTML FILE that explains a run: words, tables, plots, source; it loads nothing.
+    """Write one self-contained HTML FILE that explains a run: words, tables, plots, source.
 
-    The run is the newest that matches, or the one that --run names. With --bench the report is on
-    a benchmark instead, with --all on the best kernels of all runs that match. Why the winner is as
-    fast as it is comes from `autogemm explain` and takes some seconds.
+    The run is the newest one that matches, or the one that --run names. With --bench the report
+    describes a benchmark instead, with --all the best kernels of all runs that match. The
+    explanation of the winner is that of `autogemm explain` and takes some seconds.
 
     \b
     Examples:
       autogemm report report.html
       autogemm report run3.html --run 3
       autogemm report ladder.html --bench last
+      autogemm report ladder.html --bench benchmarks/results/ladder_h100.json
       autogemm report winners.html --all --gpu h100
     """
     from autogemm.cli.insight.run.report import ReportCommand, run
@@ -122,37 +129,53 @@ KINDS = ("history", "distribution", "importance", "heatmap", "sizes", "ladder")
 def comparison_options(command: Command) -> Command:
     """Add ``--bench ID --winners``, for `autogemm.insight.analysis.compare`."""
     command = click.option(
-        "--winners", is_flag=True, help="The best kernels of the database instead of a benchmark."
+        "--winners",
+        is_flag=True,
+        help="Show the best kernels of the database instead of a benchmark.",
     )(command)
     return bench_option(
-        "--bench", "bench_id", help="A benchmark of the database; default: the newest."
+        "--bench",
+        "bench_id",
+        help="A benchmark of the database (default: the newest), or a file that `bench --json` "
+        "made.",
     )(command)
+
+
+# The names of autogemm.catalogue.palette.THEMES.
+theme_option = click.option(
+    "--theme",
+    type=click.Choice(("light", "dark")),
+    default="light",
+    show_default=True,
+    help="The ground that the picture is drawn for.",
+)
 
 
 @click.command()
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("file")
-@click.option("--x", metavar="NAME", help="heatmap: the parameter along the bottom.")
-@click.option("--y", metavar="NAME", help="heatmap: the parameter up the side.")
+@click.option("--x", metavar="NAME", help="heatmap: the parameter on the x axis.")
+@click.option("--y", metavar="NAME", help="heatmap: the parameter on the y axis.")
 @comparison_options
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@theme_option
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @filter_options
 @db_option
 def plot(**values: Any) -> None:
-    """Draw a picture of a run or of a benchmark into a .png, .svg or .pdf FILE.
+    """Plot a run or a benchmark into a .png, .svg or .pdf FILE.
 
     \b
-    Pictures of a run, the newest that matches or the one that --run names:
-      history       the best so far, against trials and against seconds
-      distribution  how many of all configs are how fast
+    Plots of a run, the newest one that matches or the one that --run names:
+      history       the best so far, over trials and over seconds
+      distribution  how the times of all configs are distributed
       importance    which parameters set the fastest tenth apart (PED-ANOVA)
       heatmap       the best config for each pair of values of two parameters;
                     without --x and --y the two that matter most
 
     \b
-    Pictures of a benchmark, or of the best kernels in the database where there is none:
-      sizes         GFLOP/s and percent of cuBLAS against size
-      ladder        a bar a kernel, on the size that --size names or the largest
+    Plots of a benchmark, or of the best kernels in the database if there is none:
+      sizes         percent of the roof over size, a panel for each kernel
+      ladder        one bar per kernel, at the size that --size names or the largest
 
     `autogemm roofline` draws the roofline.
 
@@ -160,7 +183,8 @@ def plot(**values: Any) -> None:
     Examples:
       autogemm plot history history.svg
       autogemm plot heatmap tiles.png --run 3 --x BM --y BN
-      autogemm plot ladder ladder.svg --bench 2 --size 4096
+      autogemm plot ladder ladder.svg --bench 2 --size 4096 --theme dark
+      autogemm plot ladder ladder.svg --bench benchmarks/results/ladder_h100.json
     """
     from autogemm.cli.insight.run.pictures import PlotCommand, run_plot
 
@@ -170,15 +194,16 @@ def plot(**values: Any) -> None:
 @click.command()
 @click.argument("file", required=False)
 @comparison_options
+@theme_option
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @query_options
 def roofline(**values: Any) -> None:
-    """Show how close kernels come to what their GPU can do, and draw it into FILE.
+    """Show how close kernels come to the roofs of their GPU, as a table and a plot.
 
     FILE is a .png, .svg or .pdf; without it only the table is printed. The kernels are those of the
-    newest benchmark, or the best in the database where there is none. The roof of a kernel is the
-    smaller of the GPU's peak for its dtype and the memory bandwidth times the FLOP per byte that
-    must move.
+    newest benchmark, or the best in the database if there is none. The roof of a kernel is the
+    smaller of two numbers: the peak of the GPU for its dtype, and the memory bandwidth times the
+    FLOP per byte that the kernel must move at least.
 
     \b
     Examples:

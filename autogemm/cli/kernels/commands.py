@@ -15,6 +15,7 @@ from autogemm.cli.options import (
     gpu_option,
     problem_options,
     rung_option,
+    seconds,
     stored_options,
     time_option,
 )
@@ -27,16 +28,16 @@ from autogemm.support.errors import UsageError
 @click.option(
     "--measure",
     is_flag=True,
-    help="Measure what the attached GPU reaches: multiply-adds alone, each memory alone.",
+    help="Measure the ceilings of the attached GPU: multiply-adds, and each level of memory.",
 )
 @stored_options
 def gpus(name: str | None, measure: bool, db: str | None, form: Form) -> None:
-    """List the attached GPUs, the GPUs of the catalogue and the recordings; all facts of one, NAME.
+    """List the attached GPUs, the known GPUs and the recordings; with NAME, all facts of one GPU.
 
-    A GPU of the catalogue can be named where a command takes a GPU, without being attached. Peaks
-    are cores x clock x 2 at the highest clock; those of tensor cores are without sparsity and with
-    FP32 accumulators. The ridge is peak / bandwidth. --measure keeps what it finds in the database,
-    for pictures. --json and --csv print the GPUs alone, in one list with all facts, whose column
+    Commands that take a GPU accept a known one by name even if it is not attached. Peaks are
+    cores x clock x 2 at the highest clock; those of tensor cores are without sparsity and with
+    FP32 accumulators. The ridge is peak / bandwidth. --measure stores its results in the database,
+    for roofline plots. --json and --csv print only the GPUs, in one list with all facts; the column
     `kind` is `attached` or `known`.
 
     \b
@@ -63,14 +64,15 @@ def gpus(name: str | None, measure: bool, db: str | None, form: Form) -> None:
 @problem_options
 @gpu_option
 @click.option(
-    "-o", "--output", metavar="FILE", default="-", help="Write to a file, not standard output."
+    "-o", "--output", metavar="FILE", default="-", help="Output file; - is standard output."
 )
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def render(**values: Any) -> None:
-    """Print the CUDA source of one config: a seed of the family, or a rung, changed by --fix.
+    """Print the CUDA source of one config: a seed of the family or a rung, changed by --fix.
 
-    The source depends on the problem by its layout, and by which edges and vector accesses its
-    sizes and leading dimensions need. Every constraint that the config breaks is named.
+    The source depends on the layout of the problem, and on the edges and vector accesses that its
+    sizes and leading dimensions require. If the config is not legal, every constraint that it
+    breaks is listed.
 
     \b
     Examples:
@@ -92,22 +94,22 @@ def render(**values: Any) -> None:
 @click.option(
     *("-f", "--format", "file_format"),
     type=click.Choice(("t1", "yaml")),
-    help="Write the space down: a family's as T1, a T1 space as the YAML of a family.",
+    help="Write the space to a file: a family as T1, or a T1 space as the YAML of a family.",
 )
 @click.option(
-    *("-o", "--output"), metavar="FILE", default="-", help="Where to; - is standard output."
+    *("-o", "--output"), metavar="FILE", default="-", help="Output file; - is standard output."
 )
-@click.option("--force", is_flag=True, help="Replace a file that is no earlier output.")
+@click.option("--force", is_flag=True, help="Overwrite a file even if it is not an earlier output.")
 @listing_options
 def space(**values: Any) -> None:
     """Show a family's parameters and count its legal configs.
 
-    PATH may also be a search space of other tuners, in the format T1; parts of it that cannot be
-    expressed here are listed. Nothing in it is ever run. A T1 file that is written is for one
-    problem and GPU, whose sizes and limits are put in place.
+    PATH can also be a search space of another tuner in the T1 format; parts that cannot be
+    expressed here are listed, and nothing in it is executed. A T1 file that is written holds for
+    one problem and one GPU, whose sizes and limits are filled in.
 
-    A config is counted as removed by the first constraint that excludes it, in the order in which
-    they are applied: as soon as the parameters that each reads are known.
+    Each removed config counts for the first constraint that excludes it. Constraints are applied as
+    soon as all parameters that they read are known.
 
     \b
     Examples:
@@ -131,11 +133,17 @@ def space(**values: Any) -> None:
     "--sample",
     type=click.IntRange(min=1),
     metavar="N",
-    help="N legal configs at random; without it the family's seeds, changed by --fix.",
+    help="Verify N random legal configs instead of the seeds of the family.",
 )
 @count_option("--seed", 0, "Seed of the random sample.", least=0, most=MAX_SEED)
 @dtype_option()
 @epilogue_option
+@click.option(
+    "--batch",
+    type=click.IntRange(min=2),
+    metavar="COUNT",
+    help="Products of every edge case; without it some cases have two or three.",
+)
 @click.option("--kernel", "kernel_key", metavar="ID", help="The config of this stored kernel.")
 @click.option(
     "--on",
@@ -143,55 +151,73 @@ def space(**values: Any) -> None:
     type=click.Choice(["cpu", "gpu", "both"]),
     default="cpu",
     show_default=True,
-    help="Where kernels run.",
+    help="Where the kernels run.",
 )
 @click.option(
     "--mode",
     type=click.Choice(["check", "fast"]),
     default="check",
     show_default=True,
-    help="On the CPU: check every access, or only results.",
+    help="On the CPU: check every memory access, or only the results.",
+)
+@click.option(
+    "--budget",
+    metavar="TIME",
+    default="auto",
+    show_default=True,
+    callback=lambda context, parameter, text: (
+        text if text == "auto" else seconds(context, parameter, text)
+    ),
+    help="Begin no further case after this time: 90s, 10m, none. auto: 40s, or none with --rung, "
+    "--sample, --fix or --kernel.",
 )
 @click.option(
     "--certify",
     is_flag=True,
-    help="Check --kernel as a winner is checked, on the attached GPU, and store the certificate.",
+    help="Check --kernel on the attached GPU as a winner is checked, and store the certificate.",
 )
 @click.option(
     "--lines",
     is_flag=True,
-    help="Show which lines of the emitted sources no edge case runs, instead of checking them.",
+    help="Show which lines of the emitted sources no edge case executes, instead of verifying.",
 )
 @click.option(
     "--mutate",
     metavar="NAME|PATH",
-    help="Plant bugs in this family's kernels by rules and say which no edge case finds.",
+    help="Plant bugs in the kernels of this family and show those that no edge case finds.",
 )
-@count_option("--mutants", 100, "How many bugs --mutate plants.")
-@time_option("--each", "each_s", "60s", "Give a planted bug up after that time: 90s, 2m.")
+@count_option("--mutants", 100, "Number of bugs that --mutate plants.")
+@time_option("--each", "each_s", "60s", "Give up on a planted bug after this time: 90s, 2m.")
 @gpu_option
 @stored_options
 def verify(**values: Any) -> None:
     """Run kernels on edge cases: all layouts, edges, padded rows, short K, beta.
 
-    On the CPU every access of the emitted source is checked: data races, reads of uninitialised
-    memory, out of bounds, misaligned vectors, divergent barriers, use of data in flight. Not seen:
-    scalars never written, the memory model beyond barriers; nothing is ever timed there. Without
-    --dtype each element type that the family has kernels for is verified. A config that is not
-    legal for a problem is replaced by its nearest legal neighbour with the same tiles, counted as
-    adapted (a stored kernel: skipped). It stops at the first case that fails, with exit code 1.
+    On the CPU every memory access of the emitted source is checked. This finds data races, reads of
+    uninitialised memory, accesses out of bounds, misaligned vectors, divergent barriers and use of
+    data in flight. It does not find scalars that are never written, or violations of the memory
+    model beyond barriers. Nothing is timed there. Without --dtype, every element type of the family
+    is verified. A config that is not legal for a problem is replaced by the nearest legal one with
+    the same tiles and counted as adapted; for a stored kernel the case is skipped. Verification
+    stops at the first failure, with exit code 1.
 
-    --mutate tests the test: each mutant is a kernel with one slip in one line (a barrier dropped, a
-    bound off by one, strides swapped), run on the edge cases until one fails. Those that survive
-    are shown; some do no harm (a fast path never taken), which a person has to judge.
+    Without a config the seeds of the family are verified, which are thousands of cases. Those that
+    reach new code run first, and after 40 s no further one begins unless --budget allows more; the
+    last line says how many of how many ran.
 
-    --lines counts how often each line and branch of each emitted source runs on the config's edge
-    cases (with --kernel: of that very source), and shows those that none runs. Lines that the
-    compiler removes are not counted.
+    --mutate tests the edge cases themselves: a mutant is a kernel with one mistake in one line (a
+    missing barrier, a bound off by one, swapped strides), which runs on the edge cases until one
+    fails. Mutants that survive are listed; some are harmless, such as a fast path that is never
+    taken, and have to be judged by a person.
+
+    --lines counts how often the edge cases of a config execute each line and branch of each emitted
+    source (with --kernel: of exactly that source), and lists those that none executes. Lines that
+    the compiler removes are not counted.
 
     \b
     Examples:
       autogemm verify
+      autogemm verify --budget 10m
       autogemm verify --mutate sgemm_skinny --mutants 20
       autogemm verify --lines --fix BM=64
       autogemm verify --rung tiled

@@ -20,6 +20,8 @@ from autogemm.cli.options import (
     time_option,
 )
 from autogemm.cli.output import Form, listing_options
+from autogemm.cli.sections import sectioned
+from autogemm.model.called import MAX_BYTES, is_called_text, parsed_called
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Fill, Objective
 from autogemm.search import SAMPLERS
@@ -29,6 +31,8 @@ from autogemm.support.files import read_bounded
 DEFAULT_SIZE = "4096"
 MAX_PROBLEMS = 10_000
 MAX_LINE = 200
+# In seconds, of a total that is shared: a search of its first candidates.
+LEAST_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,29 @@ class ProblemsOptions(MatrixOptions):
 
         Raises UsageError for a size, line, preset or file that holds no problem.
         """
+        return self.weighted[0]
+
+    @property
+    def weighted(self) -> tuple[tuple[Problem, ...], dict[Problem, float]]:
+        """The problems, and the share of time of those of a recording, which lead.
+
+        Raises UsageError for a size, line, preset or file that holds no problem.
+        """
+        text = _text(self.problems_file) if self.problems_file else None
+        if text is not None and is_called_text(text):
+            weights = parsed_called(text, f"--problems {self.problems_file}").weights
+            if not weights:
+                raise UsageError(f"--problems {self.problems_file}: no kernels for what it holds")
+            named = self._named(None) if self.sizes or self.preset else ()
+            return tuple(dict.fromkeys((*weights, *named))), weights
+        return self._named(text), {}
+
+    def _named(self, lines: str | None) -> tuple[Problem, ...]:
         named = [(size, self.layout) for size in self.sizes]
         if self.preset:
             named += [("x".join(map(str, size)), self.layout) for size in preset(self.preset)]
-        if self.problems_file:
-            named += _lines(self.problems_file, self.layout)
+        if lines is not None:
+            named += _lines(f"--problems {self.problems_file}", lines, self.layout)
         if not named:
             named = [(DEFAULT_SIZE, self.layout)]
         return tuple(dict.fromkeys(self.problem(size, layout) for size, layout in named))
@@ -71,13 +93,16 @@ problems_options = grouped(
         help="M=N=K as one number, or MxNxK; repeatable.  [default: 4096]",
     ),
     click.option(
-        "--preset", metavar="NAME", help="Many: transformer, squares, mixed, suite or ladder."
+        "--preset",
+        metavar="NAME",
+        help="Many sizes by name: transformer, squares, mixed, suite or ladder.",
     ),
     click.option(
         "--problems",
         "problems_file",
         metavar="FILE",
-        help="Many: a line each, a size and, if it differs, a layout: 4096x256x1024 nt.",
+        help="A file with one problem per line: a size, and a layout if it differs: "
+        "4096x256x1024 nt; or a file of `autogemm record`, the longest time first.",
     ),
     *MATRIX_OPTIONS,
 )
@@ -89,14 +114,18 @@ def _why(error: OSError | ValueError) -> str:
     return "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
-def _lines(place: str, layout: Layout) -> list[tuple[str, Layout]]:
-    """Return size and layout of each line; text behind ``#`` is a comment."""
+def _text(place: str) -> str:
     try:
-        lines = read_bounded(Path(place), MAX_PROBLEMS * MAX_LINE).decode().splitlines()
+        return read_bounded(Path(place), max(MAX_BYTES, MAX_PROBLEMS * MAX_LINE)).decode()
     except (OSError, ValueError) as error:
         raise UsageError(f"--problems {place}: cannot be read: {_why(error)}") from error
+
+
+def _lines(place: str, text: str, layout: Layout) -> list[tuple[str, Layout]]:
+    """Return size and layout of each line; text behind ``#`` is a comment."""
+    lines = text.splitlines()
     if len(lines) > MAX_PROBLEMS:
-        raise UsageError(f"--problems {place}: more than {MAX_PROBLEMS} lines")
+        raise UsageError(f"{place}: more than {MAX_PROBLEMS} lines")
     found = []
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
@@ -105,144 +134,176 @@ def _lines(place: str, layout: Layout) -> list[tuple[str, Layout]]:
         is_problem = len(line) <= MAX_LINE and len(words) <= 2
         if not is_problem or words[1:] not in ([], *([one.value] for one in Layout)):
             raise UsageError(
-                f"--problems {place}, line {number}: a size and perhaps a layout "
+                f"{place}, line {number}: a size and perhaps a layout "
                 f"(4096x256x1024 nt), got {line.strip()[:MAX_LINE]!r}"
             )
         try:
             Problem.of_size(words[0])
         except UsageError as error:
-            raise UsageError(f"--problems {place}, line {number}: {error}") from error
+            raise UsageError(f"{place}, line {number}: {error}") from error
         found.append((words[0], Layout(words[1]) if words[1:] else layout))
     if not found:
-        raise UsageError(f"--problems {place}: holds no problem: write a size a line")
+        raise UsageError(f"{place}: holds no problem: write one size per line")
     return found
 
 
-@click.command(short_help="Find the fastest kernel for a problem on a GPU.")
+SECTIONS = {
+    "Problem": (
+        *("--size", "--preset", "--problems", "--layout", "--dtype", "--lda", "--ldb", "--ldc"),
+        *("--alpha", "--beta", "--epilogue"),
+    ),
+    "Where": ("--gpu", "--require-gpu", "--scheduler", "--scheduler-file", "--db", "--fresh"),
+    "Space and search": (
+        *("--family", "--allow-emulation", "--fix", "--sampler", "--seed", "--no-seeds"),
+        *("--no-warm-start", "--no-prune"),
+    ),
+    "Stopping": ("--budget", "--trials", "--until-ratio", "--until-gain"),
+    "Measuring": (
+        *("--objective", "--max-error", "--finalists", "--rounds", "--sustained", "--l2"),
+        *("--fill", "--cross", "--no-certify"),
+    ),
+    "Output": (
+        *("--json", "--csv", "--wide", "--rounds-file", "--quiet", "--verbose", "--log-file"),
+        "--help",
+    ),
+}
+
+
+@click.command(
+    cls=sectioned(SECTIONS), short_help="Find the fastest kernel for a problem on a GPU."
+)
 @click.option(
     "--gpu",
     metavar="auto|INDEX|NAME|all|recorded[:FILE]",
     default="auto",
     show_default=True,
-    help="An attached GPU, or a recording: this project's or a cache file of Kernel Tuner. auto: "
-    "the first GPU, without one a shipped recording. all, or 0,2: many problems over these GPUs.",
+    help="An attached GPU, or a recording: one of this project, or a cache file of Kernel Tuner. "
+    "auto: the first GPU, or a shipped recording if there is none. all, or 0,2: spread many "
+    "problems over these GPUs.",
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Many problems over the workers of a Dask scheduler that runs: tcp://host:8786.",
+    help="Spread many problems over the workers of a running Dask scheduler: tcp://host:8786.",
 )
 @click.option(
-    "--scheduler-file", metavar="FILE", help="The same, by the file that the scheduler wrote."
+    "--scheduler-file", metavar="FILE", help="The same, with the file that the scheduler wrote."
 )
-@click.option("--require-gpu", is_flag=True, help="Fail where auto would use a recording.")
+@click.option("--require-gpu", is_flag=True, help="Fail instead of using a recording.")
 @problems_options
 @click.option(
     "--family",
     metavar="NAME|PATH",
     multiple=True,
-    help="Search this family only: one that ships, or a folder with NAME.yaml and NAME.cu.jinja; "
-    "repeatable. Default: every family that fits the problem.",
+    help="Search only this family: one that ships, or a folder with NAME.yaml and NAME.cu.jinja; "
+    "repeatable. Default: every family that supports the problem.",
 )
 @click.option(
     "--allow-emulation",
     is_flag=True,
-    help="For f32: also search kernels that compute FP32 by tensor-core products.",
+    help="For f32: also search kernels that emulate FP32 on tensor cores.",
 )
 @fix_option
-@count_option("--trials", 300, "Stop the search after this many trials of the run.")
+@count_option("--trials", 300, "Stop the search after this many trials.")
 @time_option("--budget", "budget_s", "2m", "Stop the search after this time: 90s, 2m, 1h, none.")
+@time_option(
+    "--total",
+    "total_s",
+    "none",
+    "Share this time among the problems of a recording, by their time in it; in place of --budget.",
+)
 @click.option(
     "--until-ratio",
     metavar="RATIO",
     type=click.FloatRange(min=0, min_open=True),
-    help="Stop once cuBLAS time / best time is at least this, if the finals confirm it: 1.05.",
+    help="Stop once cuBLAS time / best time reaches this, if the finals confirm it: 1.05.",
 )
 @click.option(
     "--until-gain",
     metavar="SHARE",
     type=click.FloatRange(min=0, min_open=True, max=1, max_open=True),
-    help="Stop once the next candidate is expected to save less than this share of the best time: "
-    "0.001. For samplers with a model.",
+    help="Stop once the expected gain of the next candidate is less than this share of the best "
+    "time: 0.001. Needs a sampler with a model.",
 )
 @choice_option(
     "--objective",
     Objective,
-    help="The quantity to minimise; edp is energy times time. Energy is NVML's, of the whole GPU.",
+    help="Quantity to minimise; edp is energy times time. Energy is that of the whole GPU (NVML).",
     default=Objective.TIME,
 )
 @click.option(
     "--max-error",
     metavar="NUMBER|cublas",
     default="",
-    help="Largest relative error (Frobenius, against float64) that the winner may have: 1e-6; or "
-    "cublas, no worse than cuBLAS on the same inputs. Default: any that verifies.",
+    help="Largest relative error of the winner (Frobenius norm, against float64): 1e-6; or cublas: "
+    "no worse than cuBLAS on the same inputs. Default: any error that verifies.",
 )
 @click.option(
     "--sampler",
     metavar="NAME",
     default="surrogate",
     show_default=True,
-    help=f"One of: {', '.join(SAMPLERS)}; or one that an installed package registers.",
+    help=f"One of: {', '.join(SAMPLERS)}; or one registered by an installed package.",
 )
 @count_option("--seed", 0, "Seed of the search and of the inputs.", least=0, most=MAX_SEED)
 @count_option(
     "--finalists",
     8,
-    "Candidates that are re-timed beside cuBLAS: the best, and in a third of the places some "
-    "near the best that differ from them.",
+    "Candidates that are timed again beside cuBLAS: the best ones; a third of the places goes to "
+    "near-best ones that differ from them.",
 )
 @count_option("--rounds", 30, "Rounds of the finals.")
 @time_option(
     "--sustained",
     "sustained_s",
     "none",
-    "Then run winner and baseline each alone, hot, twice for this time, in turn: 3s; none leaves "
-    "it out.",
+    "Afterwards run winner and baseline alone, in turn, twice for this time each: 3s; none skips "
+    "it.",
 )
 @click.option(
     "--rounds-file",
     metavar="FILE",
-    help="Also write the time of every contestant in every round: FILE.json or FILE.json.gz.",
+    help="Also write the times of all contestants in all rounds: FILE.json or FILE.json.gz.",
 )
 @choice_option(
     "--l2",
     CacheState,
-    help="L2 cache before each timed launch: as the last one left it, flushed, or full of other "
-    "inputs.",
+    help="L2 cache before each timed launch: as the previous one left it, flushed, or filled with "
+    "other inputs.",
     default=CacheState.WARM,
 )
 @choice_option(
     "--fill",
     Fill,
-    help="Contents of the matrices while kernels are timed. Zeros are faster than any real data.",
+    help="Contents of the matrices during timing. Zeros are faster than any real data.",
     default=Fill.UNIFORM,
 )
 @click.option(
     "--cross",
     is_flag=True,
-    help="For many problems: also time each winner on the others. Dispatch rules are learned from "
-    "these times.",
+    help="With many problems: also time each winner on the other problems. Dispatch rules are "
+    "learned from these times.",
 )
-@off_option("--no-prune", "Also measure what static facts rule out.")
-@off_option("--no-warm-start", "Do not try the winners of similar stored results first.")
-@off_option(
-    "--no-seeds", "Do not try the configs first that ship because they were good somewhere."
-)
+@off_option("--no-prune", "Also measure candidates that static facts rule out.")
+@off_option("--no-warm-start", "Do not begin with the winners of similar stored results.")
+@off_option("--no-seeds", "Do not begin with the shipped configs that were good elsewhere.")
 @off_option(
     "--no-certify",
-    "Do not check the winner further: edge cases, compute-sanitizer (some seconds).",
+    "Skip the final checks of the winner: edge cases and compute-sanitizer (some seconds).",
 )
 @db_option
-@click.option("--fresh", is_flag=True, help="Begin anew where an unfinished run would be resumed.")
+@click.option(
+    "--fresh", is_flag=True, help="Start a new run instead of resuming an unfinished one."
+)
 @listing_options
-@click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress, only the result.")
 def tune(  # noqa: PLR0913  # keywords
     *,
     problems: ProblemsOptions,
     scheduler: str | None,
     scheduler_file: str | None,
     cross: bool,
+    total_s: float | None,
     rounds_file: str | None,
     db: str | None,
     quiet: bool,
@@ -251,19 +312,20 @@ def tune(  # noqa: PLR0913  # keywords
 ) -> None:
     """Find the fastest kernel for a problem on a GPU.
 
-    Searches the legal configs of every family that fits, verifies and times each candidate, keeps
-    every trial in the database, and re-times the best beside cuBLAS. The winner is then checked on
-    edge cases, on the GPU and access by access on the CPU, and under compute-sanitizer where it is
-    installed; a kernel that fails is no winner. The search ends with the first of its limits.
-    Ctrl-C ends it at once and prints the best so far; the same command resumes.
+    The search covers the legal configs of every family that supports the problem. Each candidate
+    is verified and timed, every trial is stored in the database, and the best are timed again
+    beside cuBLAS. The winner is then checked on edge cases, on the GPU and, access by access, on
+    the CPU, and under compute-sanitizer if it is installed; a kernel that fails cannot win. The
+    search ends at the first limit that it reaches. Ctrl-C ends it at once and prints the best
+    kernel so far; the same command resumes it.
 
-    Several sizes, a preset or a file of problems are tuned one after the other, sharing what is
-    compiled, and end in one table; problems that have a result of the same request are not tuned
-    again. With --gpu all, or --scheduler, they are spread over several GPUs, each problem tuned by
-    one of them (needs the extra "cluster").
+    Several sizes, a preset or a file of problems are tuned one after the other and summarised in
+    one table; problems that already have a result of the same request are skipped. With --gpu all
+    or --scheduler they are spread over several GPUs, one GPU per problem (this needs the extra
+    "cluster").
 
-    --json has everything but the single trials; --csv has a row for each finalist and for cuBLAS,
-    or for many problems one row each.
+    --json contains everything except the single trials. --csv has one row for each finalist and
+    for cuBLAS, or one row per problem if there are many.
 
     \b
     Examples:
@@ -277,17 +339,23 @@ def tune(  # noqa: PLR0913  # keywords
       autogemm tune --size 8192 --sustained 3s --rounds-file rounds.json.gz
       autogemm tune --preset transformer --budget 20s --cross
       autogemm tune --problems sizes.txt --layout nt --budget 30s
+      autogemm tune --problems shapes.jsonl --total 30m
       autogemm tune --gpu all --problems sizes.txt --budget 30s
       autogemm tune --scheduler tcp://node1:8786 --preset transformer --budget 30s
       autogemm tune --gpu recorded --size 1024 --json
       autogemm tune --gpu recorded --size 1024 --csv > finals.csv
-      autogemm tune --gpu recorded:cache.json.gz --size 4096
+      autogemm tune --gpu recorded:db/recordings/sgemm_simt_h100_4096_nn.json.gz
     """
     # A mistake in the problems is shown before what takes a second to import.
-    asked = problems.values
+    asked, weights = problems.weighted
+    if total_s is not None and not weights:
+        raise UsageError("--total shares time by a recording: give one with --problems")
     from autogemm.cli.tune.run import ClusterRequest, TuneCommand, TuneOptions, run
 
     resized = None if problems.sizes else problems.resized
     options = TuneOptions(**values)
     cluster = ClusterRequest(options.gpu, scheduler, scheduler_file)
-    run(TuneCommand(asked, resized, options, cluster, cross, rounds_file, db, quiet, form))
+    budgets = (
+        {one: max(LEAST_S, total_s * share) for one, share in weights.items()} if total_s else {}
+    )
+    run(TuneCommand(asked, resized, options, cluster, cross, rounds_file, db, quiet, form, budgets))

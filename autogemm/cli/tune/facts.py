@@ -61,6 +61,8 @@ def result_as_json(result: TuneResult, database: str) -> str:
             ],
             "counts": {str(status): count for status, count in result.counts.items()},
             **{name: getattr(result, name) for name in _SPEEDS},
+            "trials_by_gpu": result.trials_by_gpu,
+            "ms_by_phase": result.ms_by_phase,
             "best": _outcome_as_dict(result, best) if best is not None else None,
             "finals": _finals_as_dict(result, result.finals) if result.finals else None,
             "certificate": _certificate_as_dict(result.certificate),

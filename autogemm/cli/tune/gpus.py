@@ -5,21 +5,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import Progress, TaskID
 
+from autogemm.cli.progress import bars, is_live
+from autogemm.cli.prose import say
 from autogemm.cli.tune.many import outcome_text
-from autogemm.cli.tune.progress import REDRAWS_PER_S, State
+from autogemm.cli.tune.progress import State
 from autogemm.cluster import ClusterRequest, Listener, Spread, label, tune_over
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Provenance
 from autogemm.store import open_store
 from autogemm.support.errors import UsageError
-from autogemm.targets import several_gpus
 from autogemm.tuning import (
     Certifying,
     Event,
+    FinalsRound,
     FinalsStarted,
     Notice,
     SearchStarted,
@@ -30,18 +31,6 @@ from autogemm.tuning import (
     TuneRequest,
     request_for,
 )
-
-ONE_PROBLEM = "one problem is tuned by one GPU: using GPU {}, and not --gpu {}"
-
-
-def first_gpu(gpu: str) -> str:
-    """Return the number of the first of several GPUs, for one problem; says so on stderr.
-
-    Raises what `several_gpus` raises.
-    """
-    number = str(several_gpus(gpu)[0])
-    click.secho(ONE_PROBLEM.format(number, gpu), err=True, bold=True)
-    return number
 
 
 def tune_on_gpus(  # noqa: PLR0913  # what the command has
@@ -58,7 +47,9 @@ def tune_on_gpus(  # noqa: PLR0913  # what the command has
     Raises UsageError for options that need one GPU, and what `tune_over` raises.
     """
     if options.require_gpu and cluster.is_running:
-        raise UsageError("--require-gpu says nothing beside a scheduler: its workers need GPUs")
+        raise UsageError(
+            "--require-gpu has no effect with a scheduler, whose workers need GPUs: leave it out"
+        )
     first = request_for(problems[0], options, options.fix, command)
     requests = [replace(first, problem=problem) for problem in problems]
     with open_store(db) as store, _shown(requests, quiet) as lines:
@@ -69,13 +60,11 @@ def tune_on_gpus(  # noqa: PLR0913  # what the command has
 @contextmanager
 def _shown(requests: Sequence[TuneRequest], quiet: bool) -> Iterator["GpuLines"]:
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet or not is_live(console):
         yield GpuLines(requests, quiet)
         return
-    columns = BarColumn(bar_width=16), TextColumn("{task.description}", markup=False)
-    rate = REDRAWS_PER_S
-    with Progress(*columns, console=console, refresh_per_second=rate, transient=True) as bars:
-        yield GpuLines(requests, quiet, bars)
+    with bars(console) as progress:
+        yield GpuLines(requests, quiet, progress)
 
 
 @dataclass(slots=True)
@@ -138,7 +127,10 @@ class GpuLines:
                 text = state.line(event)
                 done = state.fraction(event.num_trials, event.elapsed_s)
             case FinalsStarted():
-                text, done = state.finals(event), 1.0
+                text, done = state.finals(event), 0.0
+            case FinalsRound(number, total):
+                bars.update(self._tasks[worker], completed=number / total)
+                return
             case SustainedStarted():
                 text = state.sustained(event)
             case Certifying(step):
@@ -157,4 +149,4 @@ class GpuLines:
         if self.bars is not None:
             self.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
-            click.echo(text, err=True)
+            say(text, err=True)

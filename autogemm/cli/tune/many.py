@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-import click
-
-from autogemm.cli.output import Form, print_table, rows_text
+from autogemm.cli.output import Form, rows_text
+from autogemm.cli.prose import say
 from autogemm.cli.rows import entry_row, for_csv, for_json
+from autogemm.cli.table import print_table
 from autogemm.cli.tune.progress import echo_notice, progress_listener
 from autogemm.model.results.columns import HEADS, RATIO, SPEED, SUSTAINED, Paths, row_of, under
 from autogemm.model.results.outcome import Finals, FinalsEntry, Provenance
@@ -22,6 +22,8 @@ COLUMNS = (
     *(HEADS["ratio_of_medians"], "shown", SUSTAINED_X, "baseline"),
     *("family", "run", "trials"),
 )
+# Without --wide.
+SHORT = ("size", "layout", HEADS["time_us"], HEADS["tflops"], HEADS["ratio"], "family")
 # Named as in the JSON.
 CSV_COLUMNS = (
     *("gpu", "provenance", "size", "layout", "dtype", "run_id", "num_trials", "known", "family"),
@@ -69,7 +71,7 @@ class SweepProgress:
         if not self.quiet and self._step is not None:
             step = self._step
             place = f"{step.doing} {step.number}/{step.count}"
-            click.echo(f"{place} {swept.problem.label}: {outcome_text(swept)}", err=True)
+            say(f"{place} {swept.problem.label}: {outcome_text(swept)}", err=True)
 
 
 def outcome_text(swept: Swept) -> str:
@@ -89,14 +91,12 @@ def print_sweep(sweep: Sweep, device_name: str, provenance: Provenance, database
     if done:
         title = f"{len(done)} problem{'s' * (len(done) > 1)} on {device_name}{how}"
         rows = [_row(one, one.finals, winner) for one, winner in done if one.finals is not None]
-        has_sustained = any(row[SUSTAINED_X] is not None for row in rows)
-        columns = [name for name in COLUMNS if has_sustained or name != SUSTAINED_X]
-        print_table(rows, columns, title=title)
+        print_table(rows, COLUMNS, title=title, short=SHORT)
         mean = math.exp(sum(math.log(winner.ratio) for _, winner in done) / len(done))
-        click.echo(f"geometric mean: {mean:.3f} x cuBLAS; stored in {database}")
+        say(f"geometric mean: {mean:.3f} x cuBLAS; stored in {database}")
     for one in sweep.problems:
         if one.finals is None:
-            click.echo(f"{one.problem.label}: {outcome_text(one)}")
+            say(f"{one.problem.label}: {outcome_text(one)}")
 
 
 def sweep_as_json(sweep: Sweep, device_name: str, provenance: Provenance, database: str) -> str:
@@ -129,6 +129,7 @@ def _row(swept: Swept, finals: Finals, winner: FinalsEntry) -> dict[str, Any]:
         HEADS["time_us"]: winner.time_us,
         HEADS["tflops"]: problem.tflops(winner.time_us),
         HEADS["ratio"]: winner.ratio,
+        **dict(zip(RATIO[1:], winner.interval or (None, None), strict=True)),
         HEADS["ratio_of_medians"]: finals.ratio_of_medians(winner),
         "shown": str(finals.against_baseline),
         SUSTAINED_X: finals.sustained.sustained_ratio if finals.sustained else None,

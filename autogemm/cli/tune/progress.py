@@ -2,17 +2,23 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import Progress
 
+from autogemm.cli import log
+from autogemm.cli.log import note
+from autogemm.cli.progress import bars, is_live, time_left
+from autogemm.cli.prose import folded, say, terminal_width
 from autogemm.model.results.outcome import Provenance
+from autogemm.support.amounts import short_count
 from autogemm.tuning import (
     Certifying,
     Event,
+    FinalsRound,
     FinalsStarted,
     Notice,
     SearchResumed,
@@ -24,8 +30,6 @@ from autogemm.tuning import (
 
 # Seconds between two plain lines while nothing better is found.
 PLAIN_EVERY_S = 10.0
-# Live redrawing rate: enough to look alive, too little to take time from the search.
-REDRAWS_PER_S = 4.0
 
 
 @contextmanager
@@ -35,21 +39,38 @@ def progress_listener(
     """Yield a listener that shows the events of a run. Notices are shown even when quiet."""
     console = Console(stderr=True)
     if quiet:
-        yield echo_notice
-    elif console.is_terminal:
-        # Nothing here is markup: names come from files.
-        columns = BarColumn(bar_width=24), TextColumn("{task.description}", markup=False)
-        rate = REDRAWS_PER_S
-        with Progress(*columns, console=console, refresh_per_second=rate, transient=True) as bar:
-            yield LiveLine(request, provenance, bar).on_event
+        yield _noted(request, provenance, echo_notice)
+    elif is_live(console):
+        with bars(console) as bar:
+            yield _noted(request, provenance, LiveLine(request, provenance, bar).on_event)
     else:
-        yield PlainLines(request, provenance).on_event
+        yield _noted(request, provenance, PlainLines(request, provenance).on_event)
+
+
+def _noted(
+    request: TuneRequest, provenance: Provenance, show: Callable[[Event], None]
+) -> Callable[[Event], None]:
+    """Return a listener that shows an event, and writes every trial into a log if there is one."""
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, TrialDone):
+            outcome = event.outcome
+            how = f"{outcome.time_us:.4g} us" if outcome.time_us is not None else outcome.reason
+            recorded = " (recorded)" if provenance is Provenance.RECORDED else ""
+            config = f"{outcome.config.family}: {outcome.config}"
+            where = f"{request.problem.label}, trial {event.number}"
+            note(f"{where}: {outcome.status}, {how}{recorded}, {config}")
+        else:
+            note(str(event), detail=True)
+        show(event)
+
+    return on_event
 
 
 def echo_notice(event: Event) -> None:
     """Print a notice; ignore other events."""
     if isinstance(event, Notice):
-        click.echo(event.text, err=True)
+        say(event.text, err=True)
 
 
 class State:
@@ -57,16 +78,18 @@ class State:
 
     def __init__(self, request: TuneRequest, provenance: Provenance) -> None:
         self._request = request
-        self._is_recorded = provenance is Provenance.RECORDED
-        self._mark = " (recorded)" if self._is_recorded else ""
+        self.is_recorded = provenance is Provenance.RECORDED
+        self._mark = " (recorded)" if self.is_recorded else ""
         self._num_resumed = 0
+        self._by_gpu: Counter[int] = Counter()
 
     def opening(self, event: SearchStarted) -> str:
         """Return a line on the spaces to be searched."""
         self._num_resumed = event.num_resumed
         resumed = f", resumed with {event.num_resumed} trials" if event.num_resumed else ""
         spaces = ", ".join(
-            f"{family.num_legal} legal configs of {family.num_raw} ({family.name})"
+            f"{short_count(family.num_legal)} legal of {short_count(family.num_raw)} configs "
+            f"({family.name})"
             for family in event.families
         )
         none = f", none of {', '.join(event.left_out)}" if event.left_out else ""
@@ -81,30 +104,41 @@ class State:
         return min(1.0, max(num_trials / (trials or math.inf), elapsed_s / (budget_s or math.inf)))
 
     def line(self, event: TrialDone) -> str:
-        """Return trials, rate, best so far and its provisional ratio to cuBLAS, time left."""
+        """Return trials, rate, best so far and its provisional ratio to cuBLAS, time left; where
+        several GPUs measure, how many each has done.
+        """
         rate = (event.num_trials - self._num_resumed) / max(event.elapsed_s, 1e-3)
         parts = [f"{event.num_trials} trials", f"{rate:.1f}/s", self.best(event)]
         left_s = self._left_s(event, rate)
         if math.isfinite(left_s):
-            parts.append(f"{left_s:.0f} s left")
+            parts.append(time_left(left_s))
+        if len(self._by_gpu) > 1:
+            parts += (f"GPU {gpu}: {count}" for gpu, count in sorted(self._by_gpu.items()))
         return ", ".join(parts)
+
+    def note(self, event: TrialDone) -> None:
+        """Count a trial to the GPU that measured it, where several do; before `line`."""
+        number = event.outcome.gpu_number
+        if number is not None and not event.reused:
+            self._by_gpu[number] += 1
 
     def best(self, event: TrialDone) -> str:
         """Return the best so far in words."""
-        if event.best is None or event.best.time_us is None:
+        best = event.best
+        if best is None or best.time_us is None or best.comparable_us is None:
             return "nothing ran yet"
-        speed = self._request.problem.tflops(event.best.time_us)
+        speed = self._request.problem.tflops(best.time_us)
         ratio = ""
         if event.baseline_us:
-            ratio = f", about {event.baseline_us / event.best.time_us:.3f} x cuBLAS"
-        measurement = event.best.measurement
+            ratio = f", about {event.baseline_us / best.comparable_us:.3f} x cuBLAS"
+        measurement = best.measurement
         energy_mj = measurement.energy_mj if measurement is not None else None
         energy = f", {energy_mj:.4g} mJ" if energy_mj is not None else ""
-        return f"best {event.best.time_us:.4g} us = {speed:.3g} TFLOP/s{energy}{ratio}{self._mark}"
+        return f"best {best.time_us:.4g} us = {speed:.3g} TFLOP/s{energy}{ratio}{self._mark}"
 
     def finals(self, event: FinalsStarted) -> str:
         """Return a line on the finals."""
-        how = "from the recording" if self._is_recorded else f"{event.rounds} rounds"
+        how = "from the recording" if self.is_recorded else f"{event.rounds} rounds"
         return f"finals: {event.num_finalists} candidates and cuBLAS, {how}"
 
     @staticmethod
@@ -138,22 +172,23 @@ class PlainLines:
         """Print the event if it is worth a line."""
         match event:
             case Notice(text):
-                click.echo(text, err=True)
+                say(text, err=True)
             case SearchStarted():
-                click.echo(self._state.opening(event), err=True)
+                say(self._state.opening(event), err=True)
             case TrialDone():
+                self._state.note(event)
                 overdue = time.monotonic() - self._last_line > PLAIN_EVERY_S
                 if event.improved or overdue:
-                    click.echo(self._state.line(event), err=True)
+                    say(self._state.line(event), err=True)
                     self._last_line = time.monotonic()
             case FinalsStarted():
-                click.echo(self._state.finals(event), err=True)
+                say(self._state.finals(event), err=True)
             case SustainedStarted():
-                click.echo(self._state.sustained(event), err=True)
+                say(self._state.sustained(event), err=True)
             case SearchResumed():
-                click.echo(self._state.resumed(event), err=True)
-            case Certifying(step):
-                click.echo(f"certifying the winner: {step}", err=True)
+                say(self._state.resumed(event), err=True)
+            case Certifying(step, done=0):
+                say(f"certifying the winner: {step}", err=True)
 
 
 class LiveLine:
@@ -168,23 +203,39 @@ class LiveLine:
         """Redraw."""
         match event:
             case Notice(text):
-                self._progress.console.print(text, markup=False, highlight=False)
+                self._print(text)
             case SearchStarted():
                 opening = self._state.opening(event)
-                self._progress.console.print(opening, markup=False, highlight=False)
-                self._progress.update(self._task, description="first candidates", total=1.0)
+                self._print(opening)
+                self._task_of("first candidates", 1.0)
             case TrialDone():
+                self._state.note(event)
                 done = self._state.fraction(event.num_trials, event.elapsed_s)
                 self._progress.update(
                     self._task, completed=done, description=self._state.line(event)
                 )
             case FinalsStarted():
-                self._progress.update(self._task, total=None, description=self._state.finals(event))
+                total = None if self._state.is_recorded else event.rounds
+                self._task_of(self._state.finals(event), total)
+            case FinalsRound(done, total):
+                self._progress.update(self._task, completed=done, total=total)
             case SustainedStarted():
-                self._progress.update(self._task, description=self._state.sustained(event))
+                self._task_of(self._state.sustained(event), None)
             case SearchResumed():
                 text = self._state.resumed(event)
-                self._progress.console.print(text, markup=False, highlight=False)
-                self._progress.update(self._task, total=1.0)
-            case Certifying(step):
-                self._progress.update(self._task, description=f"certifying the winner: {step}")
+                self._print(text)
+                self._task_of("first candidates", 1.0)
+            case Certifying(step, done, total):
+                self._task_of(f"certifying the winner: {step}", total or None, done)
+
+    def _task_of(self, description: str, total: float | None, done: int = 0) -> None:
+        """Show another task; ``total`` None is a bar without end."""
+        # None would leave the total as it is.
+        self._progress.update(self._task, completed=done, description=description)
+        self._progress.tasks[0].total = total
+
+    def _print(self, text: str) -> None:
+        """Print above the bar, folded between words."""
+        log.printed(text)
+        text = folded(text, terminal_width(err=True))
+        self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,12 +1,11 @@
 """The report of a tuning run: a table and a few lines."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
-import click
-
-from autogemm.cli.output import print_table
-from autogemm.model.config import label, shared_values
+from autogemm.cli.prose import say
+from autogemm.cli.table import is_wide, print_table
+from autogemm.model.config import Config, label, shared_values
 from autogemm.model.results.columns import HEADS
 from autogemm.model.results.outcome import (
     CONFIDENCE,
@@ -14,40 +13,43 @@ from autogemm.model.results.outcome import (
     Call,
     Finals,
     FinalsEntry,
+    Objective,
     Outcome,
     Provenance,
     Status,
     Sustained,
     Verification,
 )
+from autogemm.space import Family
+from autogemm.support.amounts import short_count
 from autogemm.tuning import TuneResult
 
 # Calls of cuBLAS that cannot be the baseline; all are in the JSON.
 MOST_NAMED = 3
 COLUMNS = (
     *("#", "family", "config", HEADS["time_us"], HEADS["tflops"], HEADS["ratio"], "interval"),
-    *(
-        HEADS["ratio_of_medians"],
-        "spread %",
-        HEADS["energy_mj"],
-        HEADS["error"],
-        "registers",
-        "tie",
-    ),
+    *(HEADS["ratio_of_medians"], "spread %", HEADS["energy_mj"], HEADS["error"]),
+    *("registers", "tie"),
 )
 
 
-def print_result(result: TuneResult, database: str, next_command: str | None) -> None:
-    """Print the table of the finals, the winner in words, and the next command if there is one."""
+def print_result(
+    result: TuneResult, families: Sequence[Family], database: str, next_command: str | None
+) -> None:
+    """Print the table of the finals, the winner in words, and the next command if there is one.
+
+    ``families`` are those that were searched: configs are told by their seeds.
+    """
+    seeds = [seed for family in families for seed in family.seeds]
     if result.finals is not None:
         _print_finals(result, result.finals)
-    _print_best(result)
-    click.echo(_search_line(result))
+    _print_best(result, seeds)
+    say(_search_line(result))
     if result.best is None:
         return
-    click.echo(f"stored: run {result.run_id} in {database}")
+    say(f"stored: run {result.run_id} in {database}")
     if next_command is not None and not result.interrupted:
-        click.echo(f"next: {next_command}")
+        say(f"next: {next_command}")
 
 
 def _print_finals(result: TuneResult, finals: Finals) -> None:
@@ -57,22 +59,32 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
         _row(str(place), entry, result, finals, shared)
         for place, entry in enumerate(finals.entries, 1)
     ]
-    rows.append(_row("", finals.baseline, result, finals, shared) | {"interval": None})
+    baseline = _row("", finals.baseline, result, finals, shared)
+    rows.append(baseline | {"interval": None, "ratio_low": None})
     rows += [_call_row(call, result, finals) for call in finals.calls if call.time_us is not None]
     how = "recorded" if _is_recorded(result) else f"{finals.rounds} interleaved rounds"
     title = f"{result.problem.label} on {result.device_name}: finals, {how}"
-    # Neither takes room where it says nothing.
     superfluous = {"family"} if len(result.families) == 1 else set()
-    superfluous |= {HEADS["energy_mj"]} if finals.baseline.energy_mj is None else set()
     superfluous |= {HEADS["error"]} if result.max_error is None else set()
-    print_table(rows, [name for name in COLUMNS if name not in superfluous], title=title)
+    columns = [name for name in COLUMNS if name not in superfluous]
+    print_table(rows, columns, title=title, short=_short(result))
     if shared:
-        click.echo(f"all of them: {label(shared.items())}")
+        say(f"all of them: {label(shared.items())}")
     if finals.confidence is not None and finals.confidence < CONFIDENCE:
-        click.echo(
+        say(
             f"intervals are the extremes of {finals.rounds} rounds: they hold the true ratio with "
             f"{100 * finals.confidence:.3g} %, not {100 * CONFIDENCE:.3g} %"
         )
+
+
+def _short(result: TuneResult) -> tuple[str, ...]:
+    """Return the columns without --wide: speed gives way to what the run was asked for."""
+    asked = "family" if len(result.families) > 1 else HEADS["tflops"]
+    if result.max_error is not None:
+        asked = HEADS["error"]
+    if result.objective is not Objective.TIME:
+        asked = HEADS["energy_mj"]
+    return ("#", asked, "config", HEADS["time_us"], HEADS["ratio"], "interval")
 
 
 def _row(
@@ -80,6 +92,7 @@ def _row(
 ) -> dict[str, Any]:
     spread = finals.spread_of(entry)
     checked = entry.verification
+    low, high = entry.interval or (None, None)
     config = entry.name
     if entry.config is not None:
         own = label(pair for pair in entry.config if pair[0] not in shared)
@@ -98,6 +111,9 @@ def _row(
         HEADS["error"]: None if checked is None else f"{checked.error:.2e}",
         "registers": entry.registers,
         "tie": "tied" if entry.tied else None,
+        # For the colour of the ratio.
+        "ratio_low": low,
+        "ratio_high": high,
     }
 
 
@@ -143,11 +159,27 @@ def _interval(entry: FinalsEntry) -> str | None:
     return f"{low:.3f}..{high:.3f}"
 
 
-def _print_best(result: TuneResult) -> None:
+def by_seed(config: Config, seeds: Sequence[Config]) -> str:
+    """Return the config as the nearest of its family's seeds and what differs from it.
+
+    Seeds are counted from 0, as ``--seed-index`` counts them. The whole config with ``--wide``, or
+    where there is no seed.
+    """
+    own = [seed for seed in seeds if seed.family == config.family]
+    if not own or is_wide():
+        return f"{config.family}: {config}"
+    differing = [[pair for pair in config if pair not in seed.values] for seed in own]
+    index = min(range(len(own)), key=lambda place: len(differing[place]))
+    was = own[index].as_dict()
+    changes = ", ".join(f"{name}={value} (was {was.get(name)})" for name, value in differing[index])
+    return f"seed {index} of {config.family}" + (f" with {changes}" if changes else ", unchanged")
+
+
+def _print_best(result: TuneResult, seeds: Sequence[Config]) -> None:
     finals = result.finals
     if finals is None:
         if result.best is not None and result.best.time_us is not None:
-            click.echo(_provisional_line(result, result.best, result.best.time_us))
+            say(_provisional_line(result, result.best, result.best.time_us))
         return
     winner = finals.winner
     assert winner.config is not None, "only the baseline has no config"
@@ -167,25 +199,24 @@ def _print_best(result: TuneResult) -> None:
         )
     if _is_recorded(result):
         remarks.append(f"recorded on {result.device_name}")
-    family = f"{winner.config.family}: " if len(result.families) > 1 else ""
-    click.echo(f"winner: {family}{winner.config}")
-    click.echo(f"  {'; '.join(remarks)}")
+    say(f"winner: {by_seed(winner.config, seeds)}", bold=True)
+    say(f"  {'; '.join(remarks)}")
     if finals.calls:
-        click.echo(f"  {calls_line(finals)}")
+        say(f"  {calls_line(finals)}")
     if finals.sustained is not None:
-        click.echo(f"  {sustained_line(finals.sustained)}")
+        say(f"  {sustained_line(finals.sustained)}")
     if finals.ties:
-        click.echo(f"  {ties_line(finals, _is_recorded(result))}")
+        say(f"  {ties_line(finals, _is_recorded(result))}")
     if winner.verification is not None:
         baseline = finals.baseline.verification
         beside = f"; cuBLAS: {_errors(baseline)}" if baseline is not None else ""
         if result.max_error is not None:
             beside += f"; at most {result.max_error:.3g} was asked for"
-        click.echo(f"  {_errors(winner.verification)}{beside}")
+        say(f"  {_errors(winner.verification)}{beside}")
     for check in result.certificate.checks if result.certificate is not None else ():
-        click.echo(f"  checked: {check.line}")
+        say(f"  checked: {check.line}")
     for lost in finals.disqualified:
-        click.echo(f"  no winner: {lost.config}: {lost.reason}")
+        say(f"  no winner: {lost.config}: {lost.reason}")
 
 
 def ties_line(finals: Finals, is_recorded: bool) -> str:
@@ -226,11 +257,13 @@ def _search_line(result: TuneResult) -> str:
             f"{family.name} {len(result.of_family(family.name))}" for family in result.families
         )
         of_them += f" ({', '.join(by_family)})"
+    if by_gpu := result.trials_by_gpu:
+        of_them += f" ({', '.join(f'GPU {gpu}: {count}' for gpu, count in by_gpu.items())})"
     busy = "" if _is_recorded(result) else f", GPU busy {100 * result.gpu_busy:.0f} % of it"
     return (
-        f"search: {result.num_trials} trials{of_them} of {result.num_legal} legal configs in "
-        f"{result.search_s:.1f} s, {result.trials_per_s:.1f}/s{busy}: {counts or 'none'}; "
-        f"{result.stopped_by.words}; finals {result.finals_s:.1f} s"
+        f"search: {result.num_trials} trials{of_them} of {short_count(result.num_legal)} legal "
+        f"configs in {result.search_s:.1f} s, {result.trials_per_s:.1f}/s{busy}: "
+        f"{counts or 'none'}; {result.stopped_by.words}; finals {result.finals_s:.1f} s"
     )
 
 

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import NoReturn
@@ -13,8 +13,9 @@ import click
 from autogemm.cli import command_line
 from autogemm.cli.options import is_typed
 from autogemm.cli.output import Form
+from autogemm.cli.prose import say
 from autogemm.cli.tune.facts import result_as_csv, result_as_json
-from autogemm.cli.tune.gpus import first_gpu, tune_on_gpus
+from autogemm.cli.tune.gpus import tune_on_gpus
 from autogemm.cli.tune.many import SweepProgress, print_sweep, sweep_as_csv, sweep_as_json
 from autogemm.cli.tune.progress import progress_listener
 from autogemm.cli.tune.report import print_result
@@ -36,6 +37,7 @@ class TuneCommand:
     """One call of the command.
 
     ``resized`` makes the problem of a size that a recording brings, None where sizes were given.
+    ``budgets_s`` are shares of a total time, empty without one.
     """
 
     problems: tuple[Problem, ...]
@@ -47,6 +49,11 @@ class TuneCommand:
     db: str | None
     quiet: bool
     form: Form
+    budgets_s: Mapping[Problem, float]
+
+    def budget_s(self, problem: Problem) -> float | None:
+        """Return the time for a problem's search: its share of ``--total``, or ``--budget``."""
+        return self.budgets_s.get(problem, self.options.budget_s)
 
 
 def run(command: TuneCommand) -> None:
@@ -57,9 +64,6 @@ def run(command: TuneCommand) -> None:
             if command.cluster.is_running or len(command.problems) > 1:
                 _tune_many(stack, command)
                 return
-            if command.cluster.is_wanted:
-                one = first_gpu(command.options.gpu)
-                command = replace(command, options=replace(command.options, gpu=one))
             request, result = _tune_one(stack, command)
         except KeyboardInterrupt:
             _exit_interrupted()
@@ -75,21 +79,24 @@ def run(command: TuneCommand) -> None:
 def _tune_one(stack: ExitStack, command: TuneCommand) -> tuple[TuneRequest, TuneResult]:
     if command.cross:
         raise UsageError("--cross is for many problems: give several sizes, or a preset")
-    parts = _opened(stack, command)
-    request, target = parts.request, parts.target
+    parts = _opened(stack, command, prepares=True)
+    budget_s = command.budget_s(command.problems[0])
+    request, target = replace(parts.request, budget_s=budget_s), parts.target
     on_event = stack.enter_context(progress_listener(request, target.provenance, command.quiet))
-    return request, run_tuner(request, target, parts.compiler, parts.store, on_event)
+    run = (request, target, parts.compiler, parts.store)
+    return request, run_tuner(*run, on_event, parts.prepared, more_targets=parts.more_targets)
 
 
-def _opened(stack: ExitStack, command: TuneCommand) -> Opened:
+def _opened(stack: ExitStack, command: TuneCommand, *, prepares: bool = False) -> Opened:
     return open_run(
         stack,
         command.problems[0],
         command.options,
         command.db,
         command=command_line(),
-        notify=lambda notice: click.secho(notice, err=True, bold=True),
+        notify=lambda notice: say(notice, err=True, bold=True),
         resized=command.resized,
+        prepares=prepares,
     )
 
 
@@ -101,7 +108,7 @@ def _print(command: TuneCommand, request: TuneRequest, result: TuneResult) -> No
     else:
         has_kernel = request.families[0].template_path is not None
         next_command = _export_command(result.run_id, command.db) if has_kernel else None
-        print_result(result, database_place(command.db), next_command)
+        print_result(result, request.families, database_place(command.db), next_command)
 
 
 def _tune_many(stack: ExitStack, command: TuneCommand) -> None:
@@ -125,6 +132,8 @@ def _tune_many(stack: ExitStack, command: TuneCommand) -> None:
 
 
 def _tuned_over(command: TuneCommand) -> Spread:
+    if command.budgets_s:
+        raise UsageError("--total is shared on one GPU: with several give --budget")
     if command.cross:
         raise UsageError(
             "--cross compares kernels on one GPU: tune with several, then cross with one of them"
@@ -142,7 +151,10 @@ def _tuned_over(command: TuneCommand) -> Spread:
 def _tuned_in_turn(stack: ExitStack, command: TuneCommand) -> Spread:
     parts = _opened(stack, command)
     target = parts.target
-    requests = [replace(parts.request, problem=problem) for problem in command.problems]
+    requests = [
+        replace(parts.request, problem=problem, budget_s=command.budget_s(problem))
+        for problem in command.problems
+    ]
     by_problem = {request.problem: request for request in requests}
     progress = SweepProgress(by_problem, target.provenance, command.quiet, sys.stderr.isatty())
     sweeper = Sweeper(
@@ -168,7 +180,7 @@ def _keep_rounds(command: TuneCommand, gpu: str, found: Sequence[Decided]) -> No
 
 
 def _exit_interrupted() -> NoReturn:
-    click.echo("interrupted; the same command resumes", err=True)
+    say("interrupted; the same command resumes", err=True)
     sys.exit(interrupted_code())
 
 

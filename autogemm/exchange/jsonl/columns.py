@@ -9,7 +9,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import cache, lru_cache
@@ -47,8 +47,8 @@ _WORDS: Mapping[str, frozenset[str | None]] = {
     )
 }
 _TEXTS = ("reason", "kernel_sha256", "method")
-_WHOLE = ("number", "launches_per_sample", "throttled_samples")
-_REAL = ("compile_seconds", "measure_seconds", "energy_mj", *ERRORS, *TELEMETRY)
+_WHOLE = ("number", "gpu_number", "launches_per_sample", "throttled_samples")
+_REAL = ("compile_seconds", "measure_seconds", "pace", "energy_mj", *ERRORS, *TELEMETRY)
 _NUMBERS = ("run_id", *_WHOLE, *_REAL, "finished_at")
 _SAMPLES: TypeAdapter[Any] = TypeAdapter(
     list[Annotated[list[TimeUs], MinLen(1), MaxLen(MAX_SAMPLES)] | None], config=_STRICT
@@ -69,12 +69,11 @@ def is_plain(part: TrialColumns) -> bool:
     missing = [[value is None for value in cells[name]] for name in ERRORS]
     if any(one != missing[0] for one in missing):
         return False
-    if int in set(map(type, chain.from_iterable(filter(None, part.samples)))):
+    if part.decoded is not None and not _are_samples(part.decoded):
         return False
     try:
         for name, adapter in _adapters().items():
             adapter.validate_python(_checked(name, cells[name]))
-        _SAMPLES.validate_python(part.samples)
         for config in set(zip(cells["family"], cells["config"], strict=True)):
             _config(*config)
         for used in set(part.resources):
@@ -84,11 +83,21 @@ def is_plain(part: TrialColumns) -> bool:
     return True
 
 
+def _are_samples(decoded: Sequence[list[float] | None]) -> bool:
+    try:
+        _SAMPLES.validate_python(decoded)
+    except ValueError:
+        return False
+    return int not in set(map(type, chain.from_iterable(filter(None, decoded))))
+
+
 def _checked(name: str, column: Column) -> list[Any]:
     """The cells of a column that are not right for certain if the others are.
 
     Raises TypeError where cells have no order.
     """
+    if is_constant(column):
+        return [column[0]]
     if name == "finished_at":
         # What lies between two moments is as right; only moments of one kind compare.
         return [min(column), max(column)]
@@ -140,6 +149,12 @@ def _used(used: tuple[tuple[Any, ...], ...]) -> tuple[str, str, tuple[str, ...]]
     return _csv([json.dumps([asdict(one) for one in resources])]), line.decode(), first
 
 
+def is_constant(column: Column) -> bool:
+    """Whether all cells are the same, which most columns of one run are. NaN is never the same."""
+    first = column[0]
+    return column.count(first) == len(column) and set(map(type, column)) == {type(first)}
+
+
 def csv_text(part: TrialColumns, run: Mapping[str, Any], order: Sequence[str]) -> str:
     """Rows of a plain part; ``run`` has the cells of its run, ``order`` the names of all columns.
 
@@ -147,31 +162,54 @@ def csv_text(part: TrialColumns, run: Mapping[str, Any], order: Sequence[str]) -
     """
     columns = _csv_columns(part, run["flops"] * 1e-6)
     pieces: list[Iterable[str]] = []
-    for varies, names in groupby(order, columns.__contains__):
+    for varies, names in groupby(order, lambda name: not isinstance(columns.get(name, ""), str)):
         if varies:
             pieces += (columns[name] for name in names)
         else:
-            pieces.append(repeat(_csv([run[name] for name in names])))
-    return "".join(f"{line}\n" for line in map(",".join, zip(*pieces, strict=False)))
+            same = (
+                columns[name] if name in columns else _csv([run[name], ""])[:-1] for name in names
+            )
+            pieces.append(repeat(",".join(map(str, same))))
+    return "\n".join(map(",".join, zip(*pieces, strict=False))) + "\n"
 
 
 def _csv_columns(part: TrialColumns, teraflops: float) -> dict[str, Iterable[str]]:
-    """The columns of a trial as they are written, quoted where need be; run_id is the run's."""
-    cells, used = part.cells, [_used(one) for one in part.resources]
+    """The columns of a trial as they are written, quoted where need be; run_id is the run's.
+
+    A column whose cells are all the same is one text.
+    """
+    cells = part.cells
     tflops = [teraflops / time_us if time_us else None for time_us in cells["time_us"]]
-    columns: dict[str, Iterable[str]] = {
-        **{name: _texts_in_csv(cells[name]) for name in (*_TEXTS, *_WORDS, "family")},
-        **{name: _numbers_in_csv(cells[name]) for name in (*_WHOLE, *_REAL, "time_us")},
-        "tflops": _numbers_in_csv(tflops),
+    written: dict[str, Iterable[str]] = {
+        "tflops": _written(tflops, _numbers_in_csv),
         "config": [cell for cell, _ in map(_config, cells["family"], cells["config"])],
-        "resources": [cell for cell, _, _ in used],
         "samples_us": [
             f'"{text}"' if text and "," in text else text or "" for text in cells["samples_us"]
         ],
         "finished_at": map(datetime.isoformat, cells["finished_at"]),
     }
-    first = zip(*(texts for _, _, texts in used), strict=True)
-    return columns | dict(zip(RESOURCES, first, strict=True))
+    for name in (*_TEXTS, *_WORDS, "family"):
+        written[name] = _written(cells[name], _texts_in_csv)
+    for name in (*_WHOLE, *_REAL, "time_us"):
+        written[name] = _written(cells[name], _numbers_in_csv)
+    return written | _used_in_csv(part.resources)
+
+
+def _written(column: Column, write: Callable[[Column], list[str]]) -> Iterable[str]:
+    return write(column[:1])[0] if is_constant(column) else write(column)
+
+
+def _used_in_csv(resources: Sequence[tuple[Any, ...]]) -> dict[str, Iterable[str]]:
+    """The column with all resources, and those of the first kernel."""
+    if is_constant(resources):
+        whole, _, first = _used(resources[0])
+        return {"resources": whole, **dict(zip(RESOURCES, first, strict=True))}
+    used = list(map(_used, resources))
+    columns = zip(*(texts for _, _, texts in used), strict=True)
+    return {
+        "resources": [cell for cell, _, _ in used],
+        **dict(zip(RESOURCES, columns, strict=True)),
+    }
 
 
 def _texts_in_csv(column: Column) -> list[str]:
@@ -208,7 +246,7 @@ def _csv(cells: Sequence[Any]) -> str:
 _LINE = (
     '{"record":"trial","run_id":%s,"number":%s,"outcome":{"config":%s,"status":"%s","reason":%s,'
     '"kernel_sha256":"%s","resources":%s,"verification":%s,"measurement":%s,"compile_seconds":%s,'
-    '"measure_seconds":%s},"finished_at":%s}\n'
+    '"measure_seconds":%s,"gpu_number":%s,"pace":%s},"finished_at":%s}\n'
 )
 _VERIFICATION = "{%s}" % ",".join(f'"{name}":%s' for name in ERRORS)  # noqa: UP031
 _TELEMETRY = ",".join(f'"{name}":%s' for name in TELEMETRY)
@@ -231,7 +269,8 @@ def line_texts(part: TrialColumns) -> Iterator[str]:
             *(cells["status"], texts["reason"], cells["kernel_sha256"]),
             [_used(one)[1] for one in part.resources],
             *(_verifications(part, numbers), _measurements(part, numbers, texts["method"])),
-            *(numbers["compile_seconds"], numbers["measure_seconds"], numbers["finished_at"]),
+            *(numbers["compile_seconds"], numbers["measure_seconds"], numbers["gpu_number"]),
+            *(numbers["pace"], numbers["finished_at"]),
             strict=True,
         ),
     )

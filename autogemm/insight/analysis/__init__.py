@@ -4,7 +4,13 @@ Figures only; `autogemm.insight.plots` draws them, `autogemm.insight.report` tel
 """
 
 from autogemm.insight.analysis.changes import Pair, compare_sides, history
-from autogemm.insight.analysis.comparison import Comparison, Timed, compare, roofs
+from autogemm.insight.analysis.comparison import (
+    Comparison,
+    Timed,
+    compare,
+    comparison_of,
+    roofs,
+)
 from autogemm.insight.analysis.standing import Standing, standing
 from autogemm.insight.analysis.trials import Grid, RunTrials, Step, grid, importance, read_run
 
@@ -18,6 +24,7 @@ __all__ = [
     "Timed",
     "compare",
     "compare_sides",
+    "comparison_of",
     "grid",
     "history",
     "importance",

@@ -36,6 +36,13 @@ class Timed:
         return 1e-3 * self.metrics.gflops
 
 
+def role_of(one: Timed) -> str:
+    """Return the role of a kernel in pictures: the name of a colour of the palette."""
+    if one.is_baseline:
+        return "baseline"
+    return {KernelKind.LIBRARY: "library", KernelKind.STORED: "own"}.get(one.kind, "other")
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``entries`` of one ``device``; ``source`` and ``date`` say which, ``ceilings`` if measured.

@@ -102,6 +102,7 @@ class Explanation:
             "layout": self.problem.layout.value,
             "dtype": self.problem.dtype.label,
             "epilogue": self.problem.epilogue.text,
+            "batch": str(self.problem.batch),
             "label": self.problem.label,
         }
         splitting = splitting_of(self.config)

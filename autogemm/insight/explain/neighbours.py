@@ -11,7 +11,7 @@ from autogemm.model.config import Config, Value
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Resources
 from autogemm.model.problem import Problem
-from autogemm.space import Family, broken_constraints, derive_values, launch_plan
+from autogemm.space import Family, broken_constraints, broken_rules, derive_values, launch_plan
 
 # Gives the resources of a config, or None where it does not compile or was not to be compiled.
 CompileOne = Callable[[Config], tuple[Resources, ...] | None]
@@ -65,10 +65,14 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The config's own facts, and its legal neighbours in the order of the family's parameters."""
+    """The config's own facts, and neighbours in the order of the family's parameters.
+
+    ``num_left_out`` are legal, and the search would not take them.
+    """
 
     own: StaticFacts
     neighbours: tuple[Neighbour, ...]
+    num_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +91,15 @@ def neighbours(
     times: Times | None,
     compile_one: CompileOne,
 ) -> Neighbours:
-    """Return all legal neighbours. ``resources`` are the config's, None if not compiled."""
+    """Return the neighbours that the search would take. ``resources`` are the config's, or None."""
     own_derived = derive_values(place.family, config, place.problem)
     own = static_facts(place, config, resources, compiled=resources is not None)
-    found = []
-    for parameter, before, other in legal_neighbours(place, config):
+    found: list[Neighbour] = []
+    legal = list(legal_neighbours(place, config))
+    broken = set(_rules(place, config))
+    # A rule that the config breaks itself says nothing of its neighbours.
+    taken = [one for one in legal if broken.issuperset(_rules(place, one[2]))]
+    for parameter, before, other in taken:
         derived = derive_values(place.family, other, place.problem)
         compiled = compile_one(other)
         if compiled is not None:
@@ -116,7 +124,12 @@ def neighbours(
                 time_ratio=time_us / times.own_us if times and time_us is not None else None,
             )
         )
-    return Neighbours(own, tuple(found))
+    return Neighbours(own, tuple(found), len(legal) - len(taken))
+
+
+def _rules(place: Place, config: Config) -> tuple[str, ...]:
+    """Return the rules of ``worth_trying`` that it breaks."""
+    return tuple(map(str, broken_rules(place.family, config, place.problem, place.device)))
 
 
 def legal_neighbours(place: Place, config: Config) -> Iterator[tuple[str, Value, Config]]:

@@ -128,9 +128,12 @@ def _neighbours(explanation: Explanation) -> Table:
         }
         for one in explanation.neighbours.neighbours
     )
+    left_out = explanation.neighbours.num_left_out
+    notes = (f"left out: {left_out} that are legal and that the search would not take",)
     return Table(
-        "legal neighbours, one parameter changed (time: relative to this config; "
-        "block_flop_per_byte: difference)",
+        "neighbours that the search would take, one parameter changed (time: relative to this "
+        "config; block_flop_per_byte: difference)",
         tuple(rows[0]) if rows else (),
         rows,
+        notes if left_out else (),
     )

@@ -1,10 +1,10 @@
 """Draws pictures into PNG, SVG and PDF files; the only place that imports matplotlib.
 
-All can be read in black and white and say what they are of.
+All fit a page, say what they are of, and need no colour to be read.
 """
 
 from autogemm.insight.plots.comparison import ladder_picture, roofline_picture, sizes_picture
-from autogemm.insight.plots.drawing import check_plot
+from autogemm.insight.plots.drawing import check_plot, theme
 from autogemm.insight.plots.search import (
     Point,
     distribution_picture,
@@ -27,4 +27,5 @@ __all__ = [
     "roofline_picture",
     "sizes_picture",
     "strategies_picture",
+    "theme",
 ]

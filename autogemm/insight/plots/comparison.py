@@ -3,9 +3,21 @@
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from autogemm.insight.analysis import Comparison, Timed
-from autogemm.insight.analysis.comparison import Ceiling, Slope, roofs
-from autogemm.insight.plots.drawing import GREYS, GRID, LINES, MARKERS, picture, titled
+from autogemm.insight.analysis.comparison import Ceiling, Slope, role_of, roofs
+from autogemm.insight.plots.drawing import (
+    LINES,
+    PAPER_HEIGHT,
+    PAPER_WIDTH,
+    ROLE_MARKERS,
+    colours,
+    picture,
+    plain_numbers,
+    role_legend,
+    titled,
+)
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import NAIVE
 
@@ -13,9 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 # A roofline shows these at least, in FLOP per byte.
 LOWEST_INTENSITY = 1.0
@@ -24,16 +34,8 @@ CLOSE = 1.07
 DECADE = 10.0
 # A bar that is longer than so many times cuBLAS is cut: tensor cores would flatten the ladder.
 LONGEST_BAR = 1.6
-
-
-def _looks(place: int) -> dict[str, Any]:
-    """Return the looks of the kernel in that place; the first dozens all differ."""
-    return {
-        "marker": MARKERS[place % len(MARKERS)],
-        "color": GREYS[place // len(MARKERS) % len(GREYS)],
-        "markerfacecolor": "white" if place % 2 else GREYS[place // len(MARKERS) % len(GREYS)],
-        "markersize": 6,
-    }
+# Narrower columns have no room for numbers.
+MOST_COLUMNS_OF_NUMBERS = 12
 
 
 def _by_kernel(timed: list[Timed]) -> dict[str, list[Timed]]:
@@ -48,34 +50,75 @@ def _by_kernel(timed: list[Timed]) -> dict[str, list[Timed]]:
 
 @picture
 def roofline_picture(figure: "Figure", comparison: Comparison) -> None:
-    """Draw every roof of the GPU, the ridge points, and a mark a kernel and size; log-log."""
-    figure.set_size_inches(10.0, 6.5)
-    axes = figure.subplots()
-    slopes, ceilings = roofs(comparison.device, comparison.ceilings)
+    """Draw the roofs with all kernels as points, and how much of its roof each kernel reaches."""
     timed = comparison.timed()
+    names = list(_by_kernel(timed))
+    figure.set_size_inches(PAPER_WIDTH, min(PAPER_HEIGHT, 5.2 + 0.2 * len(names)))
+    axes, shares = figure.subplots(2, 1, height_ratios=[4.0, 0.6 + 0.2 * len(names)])
+    _roofs(axes, comparison, timed)
+    _shares(shares, timed, names, comparison.sizes())
+    titled(figure, "Roofline", comparison.caption)
+    role_legend(figure, map(role_of, timed))
+
+
+def _roofs(axes: "Axes", comparison: Comparison, timed: list[Timed]) -> None:
+    slopes, ceilings = roofs(comparison.device, comparison.ceilings)
     intensities = [one.metrics.flop_per_byte for one in timed]
     low = min(LOWEST_INTENSITY, *(0.5 * x for x in intensities))
     high = max(HIGHEST_INTENSITY, *(2.0 * x for x in intensities))
     highest = max((ceiling.tflops for ceiling in ceilings), default=0.0)
-    lines = [_ceiling(axes, *each, slopes, high) for each in enumerate(ceilings)]
-    lines += [_slope(axes, *each, highest, low) for each in enumerate(slopes)]
-    marks = []
-    for place, (kernel, each) in enumerate(_by_kernel(timed).items()):
-        x, y = [one.metrics.flop_per_byte for one in each], [one.tflops for one in each]
-        marks += axes.plot(x, y, label=kernel, linestyle="", **_looks(place))
+    above = 0.0
+    for ceiling in sorted(ceilings, key=lambda one: -one.tflops):
+        _ceiling(
+            axes, ceiling, slopes, (low, high), is_below=above > 0 and above < 2 * ceiling.tflops
+        )
+        above = ceiling.tflops
+    bottom = 0.3 * min(one.tflops for one in timed)
+    for place, slope in enumerate(slopes):
+        _slope(axes, place, slope, highest, max(low, bottom / slope.tb_s))
+    for one in timed:
+        role = role_of(one)
+        axes.plot(
+            *([one.metrics.flop_per_byte], [one.tflops]),
+            marker=ROLE_MARKERS[role],
+            color=getattr(colours(), role),
+            markersize=4.5,
+            markeredgecolor=colours().ground,
+            markeredgewidth=0.4,
+            linestyle="",
+        )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low, high)
     axes.set_ylim(_decades(axes.get_ylim()))
     axes.set_xlabel("arithmetic intensity, FLOP per byte that must move")
     axes.set_ylabel("TFLOP/s")
-    _plain_numbers(axes.xaxis, axes.yaxis)
-    axes.grid(**GRID)
+    if not slopes:
+        axes.set_title("no roofs: only the name of this GPU is known", fontsize="small")
+    plain_numbers(axes.xaxis, axes.yaxis)
     _name_sizes(axes, timed)
-    titled(figure, "Roofline", comparison.caption)
-    figure.legend(handles=marks, loc="outside right upper", fontsize="small", title="kernels")
-    title = "roofs" if lines else "no roofs: only the name of this GPU is known"
-    figure.legend(handles=lines, loc="outside lower left", ncols=2, fontsize="small", title=title)
+
+
+def _shares(axes: "Axes", timed: list[Timed], names: list[str], sizes: list[str]) -> None:
+    """A number for each kernel and size: percent of the roof, brighter for more."""
+    values = np.full((len(names), len(sizes)), np.nan)
+    for one in timed:
+        share = one.metrics.percent_of_roof
+        if share is not None:
+            values[names.index(one.kernel), sizes.index(one.problem.size_label)] = share
+    axes.imshow(values, cmap="cividis", aspect="auto", vmin=0, vmax=100)
+    axes.set_xticks(range(len(sizes)), sizes, rotation=45 if len(sizes) > 6 else 0)
+    axes.xaxis.tick_top()
+    axes.set_yticks(range(len(names)), names, fontsize="small")
+    axes.set_xlabel("percent of the roof, for each kernel and size")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    if len(sizes) <= MOST_COLUMNS_OF_NUMBERS:
+        for (row, column), value in np.ndenumerate(values):
+            if not np.isnan(value):
+                ink = "black" if value > 50 else "white"
+                text = _rounded(float(value))
+                axes.text(column, row, text, ha="center", va="center", color=ink, fontsize="small")
 
 
 def _decades(limits: tuple[float, float]) -> tuple[float, float]:
@@ -85,30 +128,45 @@ def _decades(limits: tuple[float, float]) -> tuple[float, float]:
 
 
 def _ceiling(
-    axes: "Axes", place: int, ceiling: Ceiling, slopes: list[Slope], high: float
-) -> "Line2D":
+    axes: "Axes",
+    ceiling: Ceiling,
+    slopes: list[Slope],
+    ends: tuple[float, float],
+    *,
+    is_below: bool,
+) -> None:
     """From the steepest slope on; the ridge, which is marked, is the one of device memory."""
+    low, high = ends
     ridge = ceiling.tflops / slopes[0].tb_s
     begin = ceiling.tflops / max(slope.tb_s for slope in slopes)
-    axes.plot([ridge], [ceiling.tflops], marker="|", color="black", markersize=10)
-    label = f"{ceiling.name}: {ceiling.tflops:.4g} TFLOP/s, ridge {ridge:.3g} FLOP/byte"
-    look: dict[str, Any] = {
-        "color": "black",
-        "linestyle": LINES[place % len(LINES)],
-        "linewidth": 1.4,
-    }
-    return axes.plot([begin, high], [ceiling.tflops] * 2, label=label, **look)[0]
+    axes.plot([ridge], [ceiling.tflops], marker="|", color=colours().ink, markersize=9)
+    axes.plot([begin, high], [ceiling.tflops] * 2, color=colours().ink, linewidth=1.2)
+    axes.annotate(
+        f"{ceiling.name}: {ceiling.tflops:.4g} TFLOP/s",
+        (low, ceiling.tflops),
+        xytext=(3, -3 if is_below else 3),
+        textcoords="offset points",
+        va="top" if is_below else "bottom",
+        fontsize="x-small",
+    )
 
 
-def _slope(axes: "Axes", place: int, slope: Slope, highest: float, low: float) -> "Line2D":
-    x, y = [low, highest / slope.tb_s], [low * slope.tb_s, highest]
-    label = f"{slope.name}: {1e3 * slope.tb_s:.4g} GB/s"
-    look: dict[str, Any] = {
-        "color": "0.45",
-        "linestyle": LINES[place % len(LINES)],
-        "linewidth": 1.4,
-    }
-    return axes.plot(x, y, label=label, **look)[0]
+def _slope(axes: "Axes", place: int, slope: Slope, highest: float, low: float) -> None:
+    end = highest / slope.tb_s
+    style = LINES[place % len(LINES)]
+    color = colours().faint
+    axes.plot([low, end], [low * slope.tb_s, highest], color=color, linestyle=style, linewidth=1.2)
+    # Each name at a place of its own along its line.
+    x = low * (end / low) ** (0.1 + 0.15 * place)
+    axes.annotate(
+        f"{slope.name}: {1e3 * slope.tb_s:.4g} GB/s",
+        (x, x * slope.tb_s),
+        xytext=(14, -7),
+        textcoords="offset points",
+        va="top",
+        fontsize="x-small",
+        color=color,
+    )
 
 
 def _name_sizes(axes: "Axes", timed: list[Timed]) -> None:
@@ -116,7 +174,7 @@ def _name_sizes(axes: "Axes", timed: list[Timed]) -> None:
     places = sorted({(one.metrics.flop_per_byte, _size_name(one.problem)) for one in timed})
     labels: dict[float, list[str]] = {}
     for flop_per_byte, label in places:
-        axes.axvline(flop_per_byte, color="0.85", linewidth=0.6, zorder=0)
+        axes.axvline(flop_per_byte, color=colours().line, linewidth=0.6, zorder=0)
         last = next(reversed(labels), 0.0)
         # Closer than a line of type is high: one place for both.
         place = last if flop_per_byte < CLOSE * last else flop_per_byte
@@ -133,13 +191,6 @@ def _size_name(problem: Problem) -> str:
     return problem.size_label + (f" {8 * size_bytes}-bit" if size_bytes < 4 else "")
 
 
-def _plain_numbers(*axes: "Axis") -> None:
-    """1000 in place of ten to the third, at the decades only."""
-    for axis in axes:
-        axis.set_major_formatter("{x:,.10g}")
-        axis.set_minor_formatter(lambda value, place: "")
-
-
 def _scale(values: "Sequence[float]", axes: "Axes") -> bool:
     """Logarithmic, but for values of one decade, in which such an axis has no numbers.
 
@@ -147,45 +198,63 @@ def _scale(values: "Sequence[float]", axes: "Axes") -> bool:
     """
     if not values or max(values) > DECADE * min(values):
         axes.set_yscale("log")
-    _plain_numbers(axes.yaxis)
+    plain_numbers(axes.yaxis)
     return bool(values)
+
+
+def _height(one: Timed) -> float:
+    share = one.metrics.percent_of_roof
+    return one.metrics.gflops if share is None else share
 
 
 @picture
 def sizes_picture(figure: "Figure", comparison: Comparison) -> None:
-    """Draw GFLOP/s and percent of cuBLAS against size, a line a kernel."""
-    figure.set_size_inches(12.0, 5.5)
-    speed, share = figure.subplots(1, 2)
-    sizes = comparison.sizes()
-    for place, (kernel, each) in enumerate(_by_kernel(comparison.timed()).items()):
-        look = {**_looks(place), "linestyle": LINES[place % len(LINES)], "linewidth": 1.0}
-        x = [sizes.index(one.problem.size_label) for one in each]
-        speed.plot(x, [one.metrics.gflops for one in each], label=kernel, **look)
-        percents = [one.metrics.percent_of_cublas for one in each]
-        known = [(at, value) for at, value in zip(x, percents, strict=True) if value is not None]
-        share.plot([at for at, _ in known], [value for _, value in known], **look)
-    speed.set_ylabel("GFLOP/s")
-    share.set_ylabel("percent of cuBLAS")
-    _scale([one.metrics.gflops for one in comparison.timed()], speed)
-    shares = [one.metrics.percent_of_cublas for one in comparison.timed()]
-    if not _scale([value for value in shares if value is not None], share):
-        # cuBLAS was not timed, and an axis with one number on it has no scale.
-        share.set_ylim(10.0, 1000.0)
-    share.axhline(100.0, color="black", linewidth=1.0, zorder=0)
-    for axes in (speed, share):
-        angle = 45 if max(map(len, sizes)) > 5 else 0
-        axes.set_xticks(range(len(sizes)), sizes, rotation=angle, ha="right" if angle else "center")
-        axes.set_xlabel("M=N=K or MxNxK")
-        axes.grid(**GRID)
-    titled(figure, "Speed against size", comparison.caption)
-    figure.legend(loc="outside right upper", fontsize="small")
+    """Draw speed against size: a panel for each kernel, all others thin behind it.
+
+    In percent of the roof, or in GFLOP/s where the GPU has none that is known.
+    """
+    by_kernel, sizes = _by_kernel(comparison.timed()), comparison.sizes()
+    columns = min(4, len(by_kernel))
+    rows = math.ceil(len(by_kernel) / columns)
+    figure.set_size_inches(PAPER_WIDTH, min(PAPER_HEIGHT, 1.6 + 1.25 * rows))
+    panels: Any = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    curves = {
+        kernel: (
+            [sizes.index(one.problem.size_label) for one in each],
+            [_height(one) for one in each],
+        )
+        for kernel, each in by_kernel.items()
+    }
+    for (kernel, each), axes in zip(by_kernel.items(), panels.flat, strict=False):
+        role = role_of(each[0])
+        for other in curves.values():
+            axes.plot(*other, color=colours().other, linewidth=0.5, alpha=0.6)
+        look: dict[str, Any] = {"color": getattr(colours(), role), "marker": ROLE_MARKERS[role]}
+        axes.plot(*curves[kernel], linewidth=2.0, markersize=3.5, **look)
+        axes.set_title(kernel if len(kernel) < 25 else f"{kernel[:23]}...", fontsize="x-small")
+        axes.grid(axis="y")
+    for axes in panels.flat[len(by_kernel) :]:
+        axes.set_visible(False)
+    if comparison.timed()[0].roof is not None:
+        panels.flat[0].set_ylim(0, 100)
+        label = "percent of the roof"
+    else:
+        _scale([one.metrics.gflops for one in comparison.timed()], panels.flat[0])
+        label = "GFLOP/s"
+    angle = 90 if max(map(len, sizes)) > 5 or len(sizes) > 5 else 0
+    for axes in panels.flat[max(0, len(by_kernel) - columns) : len(by_kernel)]:
+        axes.set_xticks(range(len(sizes)), sizes, rotation=angle, fontsize="x-small")
+        axes.tick_params(labelbottom=True)
+    figure.supylabel(label, fontsize="medium")
+    titled(figure, "Speed against size, the other kernels in grey", comparison.caption)
+    role_legend(figure, map(role_of, comparison.timed()))
 
 
 @picture
 def ladder_picture(figure: "Figure", comparison: Comparison, size: str) -> None:
     """Draw a bar a kernel in the order of the benchmark, all on one size."""
     bars = [one for one in comparison.timed() if one.problem.size_label == size]
-    figure.set_size_inches(9.0, 1.6 + 0.3 * len(bars))
+    figure.set_size_inches(PAPER_WIDTH, min(PAPER_HEIGHT, 1.6 + 0.27 * len(bars)))
     axes = figure.subplots()
     gflops = [one.metrics.gflops for one in bars]
     baseline = [one.metrics.gflops for one in bars if one.is_baseline]
@@ -193,19 +262,18 @@ def ladder_picture(figure: "Figure", comparison: Comparison, size: str) -> None:
     drawn = axes.barh(
         range(len(bars)),
         [min(value, most) for value in gflops],
-        color=["0.55" if one.is_baseline else "0.82" for one in bars],
-        edgecolor="0.2",
-        hatch=["//" if one.is_baseline else "" for one in bars],
+        color=[getattr(colours(), role_of(one)) for one in bars],
     )
     texts = [_bar_text(one, is_cut=one.metrics.gflops > most) for one in bars]
-    axes.bar_label(drawn, texts, padding=4, fontsize="small")
+    axes.bar_label(drawn, texts, padding=4, fontsize="x-small")
     axes.set_yticks(range(len(bars)), [one.kernel for one in bars])
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.85 * most)
+    axes.set_xlim(0, 2.1 * most)
     axes.margins(y=0.02)
     axes.xaxis.set_major_formatter("{x:,.10g}")
     axes.set_xlabel("GFLOP/s")
-    axes.grid(axis="x", **GRID)
+    axes.grid(axis="x")
+    role_legend(figure, map(role_of, bars))
     titled(figure, f"The ladder at {size}", comparison.caption)
 
 

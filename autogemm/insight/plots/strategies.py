@@ -3,7 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from autogemm.bench.strategies import Curve, Summary
-from autogemm.insight.plots.drawing import GREYS, GRID, LINES, MARKERS, picture
+from autogemm.insight.plots.drawing import (
+    LINES,
+    MARKERS,
+    PAPER_WIDTH,
+    colours,
+    picture,
+    plain_numbers,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +23,7 @@ LOWEST = 0.7
 def strategies_picture(figure: "Figure", summary: Summary, title: str) -> None:
     """Draw the fraction of the optimum against evaluations, and recorded seconds if known."""
     num_panels = 1 if summary.seconds is None else 2
-    figure.set_size_inches(6.5 * num_panels, 5.5)
+    figure.set_size_inches(PAPER_WIDTH, 5.0)
     axes: Any = figure.subplots(1, num_panels, sharey=True, squeeze=False)[0]
     for place, curve in enumerate(summary.curves):
         evaluations = range(1, len(curve.median) + 1)
@@ -30,19 +37,21 @@ def strategies_picture(figure: "Figure", summary: Summary, title: str) -> None:
         what = "compiling, verifying, timing" if summary.includes_compiling else "timed launches"
         axes[1].set_xlabel(f"recorded seconds ({what})")
         axes[1].set_xscale("log")
+        plain_numbers(axes[1].xaxis)
     for one in axes:
-        one.grid(**GRID)
+        one.grid()
     lines, labels = axes[0].get_legend_handles_labels()
-    figure.legend(lines, labels, loc="outside lower center", ncols=2 * num_panels, fontsize="small")
+    figure.legend(lines, labels, loc="outside lower center", ncols=3, fontsize="small")
     figure.suptitle(title, fontsize="medium")
 
 
 def _line(axes: "Axes", place: int, curve: Curve, x: Any, y: Any) -> None:
+    roles = list(colours().roles())
     axes.plot(
         x,
         y,
         label=curve.label,
-        color=GREYS[place // len(LINES) % len(GREYS)],
+        color=roles[place % len(roles)],
         linestyle=LINES[place % len(LINES)],
         linewidth=1.4,
         marker=MARKERS[place % len(MARKERS)],

@@ -3,7 +3,7 @@
 from typing import Any
 
 from autogemm.insight.analysis import Comparison, RunTrials
-from autogemm.insight.analysis.comparison import roofs
+from autogemm.insight.analysis.comparison import role_of, roofs
 from autogemm.insight.analysis.trials import varied
 from autogemm.model.config import Value
 
@@ -43,7 +43,7 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
         "timed": [
             {
                 "kernel": one.kernel,
-                "isBaseline": one.is_baseline,
+                "role": role_of(one),
                 "size": one.problem.size_label,
                 "dtype": one.problem.dtype.label,
                 "time_us": _short(one.metrics.time_us),

@@ -17,9 +17,10 @@ from autogemm.model.results.benchmark import Bench, BenchEntry, KernelKind
 from autogemm.model.results.stored import Profile
 from autogemm.store import BestQuery, RunLine, Store
 
-SIZES = Plot("sizes", "Speed against size", "A line a kernel")
-LADDER = Plot("ladder", "The ladder", "A bar a kernel, in the order of the benchmark")
-ROOFLINE = Plot("roofline", "Roofline", "A mark a kernel and size, below what the GPU can do")
+SIZES = Plot("sizes", "Speed against size", "A panel for each kernel, the others thin behind it")
+SHARES = Plot("shares", "All kernels and sizes", "A number for each kernel and size")
+LADDER = Plot("ladder", "The ladder", "A bar for each kernel, in the order of the benchmark")
+ROOFLINE = Plot("roofline", "Roofline", "A point for each kernel and size, below the GPU's limits")
 
 
 def bench_report(store: Store, bench_id: int | None) -> Page:
@@ -48,7 +49,7 @@ def bench_page(bench: Bench, ceilings: Ceilings | None, profiles: Sequence[Profi
     }
     sections = (
         _summary(comparison, ("Slower than the rung before", tuple(losses(comparison)))),
-        Section("plots", "Pictures", plots=(LADDER, SIZES, ROOFLINE)),
+        Section("plots", "Pictures", plots=(LADDER, SHARES, SIZES, ROOFLINE)),
         Section("figures", "Figures", tables=_figures(comparison)),
         Section("kernels", "Kernels", tables=_kernels(bench)),
         *profile_sections(profiles, spec.device),
@@ -67,7 +68,7 @@ def bench_page(bench: Bench, ceilings: Ceilings | None, profiles: Sequence[Profi
         f"autogemm {comparison.source}, {bench.started_at:%Y-%m-%d %H:%M} UTC",
         spec.provenance,
         sections,
-        {"kernels": comparison_data(comparison)},
+        {"kernels": comparison_data(comparison), "meanings": {}},
     )
 
 
@@ -81,7 +82,7 @@ def database_report(store: Store, query: BestQuery) -> Page:
     place = place_tables(runs[0].spec.environment, comparison.device)
     sections = (
         _summary(comparison),
-        Section("plots", "Pictures", plots=(SIZES, ROOFLINE)),
+        Section("plots", "Pictures", plots=(SHARES, SIZES, ROOFLINE)),
         Section("figures", "Figures", tables=_figures(comparison)),
         Section("runs", "Runs", tables=(_runs(runs),)),
         Section("environment", "Environment", tables=place),
@@ -91,7 +92,7 @@ def database_report(store: Store, query: BestQuery) -> Page:
         f"autogemm database, {len(runs)} run{'' if len(runs) == 1 else 's'}",
         comparison.provenance,
         sections,
-        {"kernels": comparison_data(comparison)},
+        {"kernels": comparison_data(comparison), "meanings": {}},
     )
 
 
@@ -140,11 +141,11 @@ def _kernels(bench: Bench) -> tuple[Table, ...]:
             "what it is": "; ".join(
                 filter(None, (known[name].summary if name in known else "", entry.library))
             ),
-            "config": entry.config.label if entry.config else None,
             "registers": entry.registers,
             "limited by, on an H100": climbed[name].limit if name in climbed else None,
             "what helps": climbed[name].cure if name in climbed else None,
             "published, other GPUs": known[name].published if name in known else None,
+            "config": entry.config.label if entry.config else None,
         }
         for name, entry in kernels.items()
     ]

@@ -1,7 +1,7 @@
 """A report as values, and the one HTML file that they become."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -10,11 +10,14 @@ from importlib.util import find_spec
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from autogemm.catalogue.palette import THEMES
+from autogemm.model.config import Value
 from autogemm.model.results.outcome import Provenance
 from autogemm.support.cells import shown
 from autogemm.support.errors import UsageError
+from autogemm.support.installing import how_to_install
 from autogemm.support.version import __version__
 
 # With what every report begins, so that a later one may replace it.
@@ -85,9 +88,22 @@ def table(
 ) -> Table:
     """Rows of values as a table, of these columns or of those of the first row."""
     names = tuple(columns or (rows[0] if rows else ()))
-    cells = tuple(tuple(shown(row.get(name)) for name in names) for row in rows)
+    cells = tuple(tuple(_cell(row.get(name)) for name in names) for row in rows)
     heads = tuple(Column(name, _kind([row.get(name) for row in rows])) for name in names)
     return Table(caption, heads, cells, tuple(notes))
+
+
+def terms(values: Iterable[tuple[str, Value]], meanings: Mapping[str, str]) -> Markup:
+    """Values of parameters, each name with its meaning behind it where that is known."""
+    written = [
+        Markup('<button type="button" class="term" title="{}">{}</button>={}').format(
+            meanings[name], name, value
+        )
+        if name in meanings
+        else escape(f"{name}={value}")
+        for name, value in values
+    ]
+    return Markup(" ").join(written)
 
 
 def filled(*tables: Table) -> tuple[Table, ...]:
@@ -96,7 +112,7 @@ def filled(*tables: Table) -> tuple[Table, ...]:
 
 
 def render_page(page: Page) -> bytes:
-    """The page as one HTML file that needs nothing else. Raises UsageError without Plotly."""
+    """The page as one HTML file that needs nothing else. Raises UsageError without Pygments."""
     folder = files("autogemm.insight.report")
     text = (
         _environment()
@@ -107,11 +123,16 @@ def render_page(page: Page) -> bytes:
             style=Markup(folder.joinpath("report.css").read_text(encoding="utf-8")),
             script=Markup(folder.joinpath("report.js").read_text(encoding="utf-8")),
             styles={"light": highlight_styles("default"), "dark": highlight_styles("github-dark")},
-            plotly=Markup(plotly_source()),
+            palettes=THEMES,
+            libraries=libraries(),
             data=Markup(_json(page.data)),
         )
     )
     return text.encode("utf-8", "replace")
+
+
+def _cell(value: object) -> str:
+    return value if isinstance(value, Markup) and value else shown(value)
 
 
 def _kind(values: Sequence[object]) -> str:
@@ -144,25 +165,31 @@ def _environment() -> Environment:
     )
 
 
-PACKAGES = ("plotly", "pygments")
-
-
 def require_packages() -> None:
-    """Raise UsageError where a package of the extra is missing: before anything is computed."""
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise UsageError(f"reports need {' and '.join(missing)}: pip install 'autogemm[report]'")
+    """Raise UsageError where the package of the extra is missing: before anything is computed."""
+    if find_spec("pygments") is None:
+        raise UsageError(f"reports need pygments: {how_to_install('report')}")
 
 
-def plotly_source() -> str:
-    """The JavaScript of Plotly, whole: a report loads nothing."""
-    require_packages()
-    from plotly.offline import get_plotlyjs
+@dataclass(frozen=True, slots=True)
+class Library:
+    """JavaScript of others, whole, with its licence as an HTML comment may hold it."""
 
-    source = get_plotlyjs()
-    assert isinstance(source, str)
-    # The one sequence that would end the script element early.
-    return source.replace("</script", "<\\/script")
+    name: str
+    source: Markup
+    licence: Markup
+
+
+@cache
+def libraries() -> tuple[Library, ...]:
+    """The libraries that draw, in the order in which they start; vendor/README.md has more."""
+    folder = files("autogemm.insight.report").joinpath("vendor")
+    found = []
+    for name, file in (("d3", "d3.min.js"), ("plot", "plot.umd.min.js")):
+        source = folder.joinpath(file).read_text(encoding="utf-8")
+        licence = folder.joinpath(f"{name}.LICENSE").read_text(encoding="utf-8")
+        found.append(Library(name, Markup(source), Markup(licence)))
+    return tuple(found)
 
 
 def highlighted(source: str) -> Markup:

@@ -3,23 +3,13 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const run = data.run;
   const kernels = data.kernels;
-  const manyPoints = 3000;
-  const isNarrow = innerWidth < 640;
-  const lineStyles = ["solid", "dash", "dot", "dashdot", "longdash"];
-  const symbols = ["circle", "square-open", "diamond", "triangle-up-open", "triangle-down", "cross-open",
-    "x", "star-open", "triangle-left", "triangle-right-open", "hexagon", "diamond-open"];
-  // Readable on both grounds.
-  const colours = ["#2f7fc1", "#e0701a", "#2c9c43", "#d6453d", "#8f6cc0", "#a4685a", "#cf62b0", "#7f8b12",
-    "#119fb3", "#858585"];
+  const paperWidth = 680;
+  let isPrinting = false;
 
-  // Plotly reads a little HTML in its texts; names from files are text.
-  const plain = (text) => String(text).replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
   const rounded = (value, digits = 4) => (
-    value === null || value === undefined ? "-" : Number(value.toPrecision(digits)).toString());
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    value === null || value === undefined ? "-" : Number(value.toPrecision(digits)).toLocaleString("en"));
   const better = (a, b) => (run.moreIsBetter ? a > b : a < b);
   const best = (values) => values.reduce((a, b) => (better(b, a) ? b : a));
-  const hasWebGL = () => Boolean(document.createElement("canvas").getContext("webgl"));
 
   // ---- The page's own elements ----
 
@@ -53,39 +43,41 @@
     return Number(box.value);
   }
 
-  // ---- Drawing ----
-
-  function layout(x, y, more = {}) {
-    const axis = (title, extra) => ({
-      title: { text: plain(title) },
-      gridcolor: colour("line"),
-      zerolinecolor: colour("line"),
-      linecolor: colour("faint"),
-      automargin: true,
-      ...extra,
-    });
-    return {
-      ...more,
-      xaxis: axis(x, more.xaxis),
-      yaxis: axis(y, more.yaxis),
-      paper_bgcolor: colour("ground"),
-      plot_bgcolor: colour("ground"),
-      font: { color: colour("ink"), family: "system-ui, sans-serif", size: 13 },
-      margin: { l: 60, r: 15, t: 45, b: 55 },
-      hovermode: "closest",
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", ...more.legend },
-    };
+  // Shape and colour of each role; the words stand in the legend below the plot.
+  function legend(figure, entries) {
+    figure.querySelector(".legend").replaceChildren(...entries.map(([role, text, shape]) => make("span", {}, [
+      make("i", { className: `swatch ${role} ${shape}`, ariaHidden: "true" }), ` ${text}`])));
   }
 
-  async function show(figure, traces, shape) {
-    await Plotly.react(figure.querySelector(".drawing"), traces, shape, {
-      responsive: true,
-      displaylogo: false,
-      displayModeBar: !isNarrow,
-      modeBarButtonsToRemove: ["select2d", "lasso2d"],
+  // ---- Drawing ----
+
+  const widthOf = (figure) => (isPrinting ? paperWidth : Math.max(280, figure.querySelector(".drawing").clientWidth));
+  const isNarrow = (figure) => widthOf(figure) < 600;
+  const tip = (marks, channels) => Plot.tip(marks, Plot.pointer({
+    ...channels, fill: "var(--raised)", stroke: "var(--faint)", textPadding: 6, lineWidth: 30 }));
+  const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}\u2026` : text);
+  const axis = (label, more = {}) => ({ label, labelAnchor: "center", labelArrow: "none", labelOffset: 42, ...more });
+  const grid = { stroke: "var(--line)", strokeOpacity: 1 };
+
+  // ``alt`` says what is seen; the table below has the figures.
+  function show(figure, alt, options) {
+    const holder = figure.querySelector(".drawing");
+    const drawn = Plot.plot({
+      width: widthOf(figure),
+      marginBottom: 48,
+      style: { background: "none", color: "var(--ink)", fontSize: "13px", fontFamily: "inherit", overflow: "visible" },
+      ...options,
     });
-    // Dozens of shapes without names: a screen reader has the label of the drawing and its table.
-    document.querySelectorAll(".drawing svg, #js-plotly-tester").forEach((svg) => svg.setAttribute("aria-hidden", "true"));
+    drawn.setAttribute("role", "img");
+    drawn.setAttribute("aria-label", `${alt} The table below has the figures.`);
+    // Dozens of shapes without names: the label says it all.
+    drawn.querySelectorAll(":scope > g").forEach((part) => part.setAttribute("aria-hidden", "true"));
+    holder.replaceChildren(drawn);
+  }
+
+  function nothing(figure, text) {
+    fillTable(figure, [], []);
+    figure.querySelector(".drawing").replaceChildren(make("p", { textContent: text, className: "note" }));
   }
 
   // ---- Plots of a run ----
@@ -95,56 +87,42 @@
 
   function describe(i) {
     const values = run.parameters.map((p) => `${p.name}=${valueOf(p, i)}`);
-    const lines = [];
-    for (let at = 0; at < values.length; at += 5) lines.push(values.slice(at, at + 5).join(" "));
-    return `trial ${run.numbers[i]}: ${rounded(run.merits[i])} ${plain(run.unit)}<br>${lines.map(plain).join("<br>")}`;
+    return `trial ${run.numbers[i]}: ${rounded(run.merits[i])} ${run.unit}\n${shortened(values.join(" "), 400)}`;
   }
 
-  function baselineTrace(xs) {
-    if (run.baseline === null || !xs.length) return [];
-    return [{
-      x: [xs.reduce((a, b) => Math.min(a, b)), xs.reduce((a, b) => Math.max(a, b))],
-      y: [run.baseline, run.baseline],
-      mode: "lines",
-      name: "cuBLAS in the finals",
-      line: { color: colour("second"), dash: "dash" },
-    }];
-  }
+  const baselineEntry = () => (run.baseline === null ? [] : [["baseline", "cuBLAS in the finals", "line dashed"]]);
 
   function history(figure) {
     const seconds = run.isRecorded ? "seconds of the replay" : "seconds since the run began";
-    const axis = select(figure, "along", "Along", ["trials", seconds], "trials");
-    const along = axis ? run.seconds : run.numbers;
-    const xs = kept.map((i) => along[i]);
+    const isTime = select(figure, "along", "Along", ["trials", seconds], "trials");
+    const along = isTime ? run.seconds : run.numbers;
     const steps = [];
     for (const i of kept) {
       if (!steps.length || better(run.merits[i], run.merits[steps[steps.length - 1]])) steps.push(i);
     }
-    const lastX = xs.reduce((a, b) => Math.max(a, b), 0);
-    const line = steps.map((i) => [along[i], run.merits[i]]);
-    if (line.length) line.push([lastX, line[line.length - 1][1]]);
     fillTable(figure, ["trial", "seconds", `best so far, ${run.unit}`],
       steps.map((i) => [run.numbers[i], run.seconds[i], run.merits[i]]));
-    return show(figure, [
-      {
-        x: xs,
-        y: kept.map((i) => run.merits[i]),
-        text: kept.map(describe),
-        hoverinfo: "text",
-        type: kept.length > manyPoints && hasWebGL() ? "scattergl" : "scatter",
-        mode: "markers",
-        name: "one config",
-        marker: { color: colour("dot"), size: kept.length > manyPoints ? 4 : 6 },
-      },
-      {
-        x: line.map((point) => point[0]),
-        y: line.map((point) => point[1]),
-        mode: "lines",
-        name: "best so far",
-        line: { color: colour("first"), shape: "hv", width: 3 },
-      },
-      ...baselineTrace(xs),
-    ], layout(axis ? seconds : "trial", run.unit));
+    if (!steps.length) return nothing(figure, "No config that ran matches.");
+    const last = steps[steps.length - 1];
+    const line = steps.map((i) => [along[i], run.merits[i]]);
+    line.push([kept.reduce((most, i) => Math.max(most, along[i]), 0), run.merits[last]]);
+    legend(figure, [["other", "one config", "dot"], ["own", "best so far", "line"], ...baselineEntry()]);
+    return show(figure, `${kept.length} configs; the best so far rises in ${steps.length} steps to ${
+      rounded(run.merits[last])} ${run.unit} at trial ${run.numbers[last]}.`, {
+      height: isNarrow(figure) ? 320 : 400,
+      marginLeft: 60,
+      x: axis(isTime ? seconds : "trial"),
+      y: axis(run.unit, { nice: true, labelOffset: 50 }),
+      marks: [
+        Plot.gridY(grid),
+        Plot.dot(kept, {
+          x: (i) => along[i], y: (i) => run.merits[i], r: kept.length > 3000 ? 1.5 : 3, fill: "var(--other)" }),
+        Plot.line(line, { curve: "step-after", stroke: "var(--own)", strokeWidth: 3 }),
+        run.baseline === null ? null : Plot.ruleY([run.baseline], {
+          stroke: "var(--baseline)", strokeWidth: 2, strokeDasharray: "7 4" }),
+        tip(kept, { x: (i) => along[i], y: (i) => run.merits[i], title: describe }),
+      ],
+    });
   }
 
   function distribution(figure) {
@@ -155,33 +133,42 @@
       ? [["best", at(0)], ["best tenth from", at(0.1)], ["best quarter from", at(0.25)],
         ["median", at(0.5)], ["worst quarter from", at(0.75)], ["worst", at(1)]]
       : []);
-    const mark = run.baseline === null ? [] : [{
-      type: "line", x0: run.baseline, x1: run.baseline, yref: "paper", y0: 0, y1: 1,
-      line: { color: colour("second"), dash: "dash" },
-      label: { text: "cuBLAS", textangle: 0, textposition: "end", font: { color: colour("second") } },
-    }];
-    return show(figure, [{
-      x: merits,
-      type: "histogram",
-      nbinsx: 60,
-      marker: { color: colour("bar"), line: { color: colour("ground"), width: 1 } },
-      hovertemplate: "%{x}: %{y} configs<extra></extra>",
-    }], layout(run.unit, "configs", { shapes: mark }));
+    if (!sorted.length) return nothing(figure, "No config that ran matches.");
+    legend(figure, [["other", "configs", "bar"], ["own", "the best", "line"], ["marked", "the median", "line dotted"],
+      ...baselineEntry()]);
+    return show(figure, `${sorted.length} configs between ${rounded(at(1))} and ${rounded(at(0))} ${
+      run.unit}, half of them worse than ${rounded(at(0.5))}.`, {
+      height: isNarrow(figure) ? 280 : 340,
+      marginLeft: 60,
+      x: axis(run.unit, { nice: true }),
+      y: axis("configs", { labelOffset: 50 }),
+      marks: [
+        Plot.gridY(grid),
+        Plot.rectY(merits, Plot.binX({ y: "count" }, { fill: "var(--other)", inset: 0.5, thresholds: 40, tip: true })),
+        Plot.ruleX([at(0)], { stroke: "var(--own)", strokeWidth: 2 }),
+        Plot.ruleX([at(0.5)], { stroke: "var(--marked)", strokeWidth: 2, strokeDasharray: "2 3" }),
+        run.baseline === null ? null : Plot.ruleX([run.baseline], {
+          stroke: "var(--baseline)", strokeWidth: 2, strokeDasharray: "7 4" }),
+        Plot.ruleY([0], { stroke: "var(--faint)" }),
+      ],
+    });
   }
 
   function importance(figure) {
-    const rows = [...run.importance].reverse();
-    fillTable(figure, ["parameter", "share"], run.importance);
-    return show(figure, [{
-      x: rows.map((row) => row[1]),
-      y: rows.map((row) => plain(row[0])),
-      type: "bar",
-      orientation: "h",
-      marker: { color: colour("bar") },
-      hovertemplate: "%{y}: %{x:.1%}<extra></extra>",
-    }], layout(rows.length ? "share" : "too few configs ran to tell", "", {
-      xaxis: { tickformat: ".0%" }, yaxis: { type: "category" },
-    }));
+    const rows = run.importance;
+    fillTable(figure, ["parameter", "share", "meaning"], rows.map(([name, share]) => [name, share, data.meanings[name] ?? null]));
+    if (!rows.length) return nothing(figure, "Too few configs ran to tell.");
+    return show(figure, `${rows.slice(0, 3).map(([name, share]) => `${name} ${Math.round(100 * share)} %`).join(", ")} lead ${rows.length} parameters.`, {
+      height: 50 + 24 * rows.length,
+      marginLeft: 150,
+      marginRight: 45,
+      x: axis("share", { tickFormat: (share) => `${Math.round(100 * share)} %` }),
+      y: { label: null, domain: rows.map(([name]) => name), tickFormat: (name) => shortened(name, 20) },
+      marks: [
+        Plot.barX(rows, { x: "1", y: "0", fill: "var(--own)", title: ([name]) => data.meanings[name] ?? name, tip: true }),
+        Plot.text(rows, { x: "1", y: "0", text: ([, share]) => `${Math.round(100 * share)} %`, textAnchor: "start", dx: 4 }),
+      ],
+    });
   }
 
   const names = run ? run.parameters.map((p) => p.name) : [];
@@ -189,92 +176,168 @@
 
   function parameter(figure) {
     const chosen = run.parameters[select(figure, "parameter", "Parameter", names, important[0])];
-    if (!chosen) return show(figure, [], layout("no parameter varies", run.unit));
+    if (!chosen) return nothing(figure, "No parameter varies.");
+    figure.querySelector(".meaning").textContent = data.meanings[chosen.name] ?? "";
     const groups = chosen.values.map((_, code) => kept.filter((i) => chosen.codes[i] === code));
-    fillTable(figure, [chosen.name, "configs", `best, ${run.unit}`, `median, ${run.unit}`],
-      chosen.values.map((value, code) => {
-        const merits = groups[code].map((i) => run.merits[i]).sort((a, b) => a - b);
-        return merits.length
-          ? [String(value), merits.length, best(merits), merits[merits.length >> 1]]
-          : [String(value), 0, null, null];
-      }));
-    return show(figure, chosen.values.map((value, code) => ({
-      y: groups[code].map((i) => run.merits[i]),
-      name: plain(value),
-      type: "box",
-      boxpoints: "outliers",
-      marker: { color: colour("first"), size: 4 },
-      line: { color: colour("first") },
-      fillcolor: colour("raised"),
-    })), layout(chosen.name, run.unit, { showlegend: false, xaxis: { type: "category" } }));
+    const rows = chosen.values.map((value, code) => {
+      const merits = groups[code].map((i) => run.merits[i]).sort((a, b) => a - b);
+      return merits.length
+        ? [String(value), merits.length, best(merits), merits[merits.length >> 1]]
+        : [String(value), 0, null, null];
+    });
+    fillTable(figure, [chosen.name, "configs", `best, ${run.unit}`, `median, ${run.unit}`], rows);
+    const ran = rows.filter((row) => row[1]);
+    if (!ran.length) return nothing(figure, "No config that ran matches.");
+    const leader = ran.reduce((a, b) => (better(b[2], a[2]) ? b : a));
+    const text = (i) => String(valueOf(chosen, i));
+    legend(figure, [["other", "one config", "bar"], ["own", "the middle half and the median", "box"]]);
+    return show(figure, `Of ${ran.length} values of ${chosen.name}, ${leader[0]} has the best config with ${rounded(leader[2])} ${run.unit}.`, {
+      height: 70 + 44 * ran.length,
+      marginLeft: isNarrow(figure) ? 75 : 150,
+      x: axis(run.unit, { nice: true, tickSpacing: 90 }),
+      y: { label: chosen.name, labelArrow: "none", domain: ran.map((row) => row[0]), tickFormat: (name) => shortened(name, isNarrow(figure) ? 9 : 20) },
+      marks: [
+        Plot.gridX(grid),
+        Plot.tickX(kept, { x: (i) => run.merits[i], y: text, stroke: "var(--other)", insetTop: 24, insetBottom: 2 }),
+        Plot.boxX(kept, { x: (i) => run.merits[i], y: text, fill: "var(--own)", fillOpacity: 0.35, stroke: "var(--own)", r: 0, insetTop: 2, insetBottom: 18, dy: 0 }),
+        tip(kept, { x: (i) => run.merits[i], y: text, title: describe }),
+      ],
+    });
+  }
+
+  const scheme = "cividis";
+  // A cell's colour is bright from about the middle of the scale on: black on bright, white on dark.
+  function inkOn(value, [low, high], isReversed) {
+    const share = high > low ? (value - low) / (high - low) : 0.5;
+    return (isReversed ? 1 - share : share) > 0.5 ? "black" : "white";
+  }
+
+  function matrix(figure, alt, cells, { unit, isReversed = false, digits = 3, title, ...more }) {
+    const range = d3.extent(cells, (cell) => cell.value);
+    const column = (widthOf(figure) - (more.marginLeft ?? 60)) / new Set(cells.map((cell) => cell.x)).size;
+    return show(figure, alt, {
+      padding: 0.04,
+      color: { scheme, type: "linear", domain: range, reverse: isReversed, legend: false, label: unit },
+      ...more,
+      marks: [
+        Plot.cell(cells, { x: "x", y: "y", fill: "value", title, tip: Boolean(title) }),
+        column < 30 ? null : Plot.text(cells, {
+          x: "x", y: "y", text: (cell) => rounded(cell.value, digits), fill: (cell) => inkOn(cell.value, range, isReversed), fontSize: column < 48 ? 10 : 13 }),
+      ],
+    });
   }
 
   function heatmap(figure) {
     const [across, up] = [["x", "Across", 0], ["y", "Up", 1]].map(
       ([name, label, place]) => run.parameters[select(figure, name, label, names, important[place])]);
-    if (!across || !up) return show(figure, [], layout("too few parameters vary", ""));
-    const cells = up.values.map(() => across.values.map(() => null));
+    if (!across || !up) return nothing(figure, "Too few parameters vary.");
+    const found = up.values.map(() => across.values.map(() => null));
     for (const i of kept) {
-      const row = cells[up.codes[i]];
+      const row = found[up.codes[i]];
       const column = across.codes[i];
       if (row[column] === null || better(run.merits[i], row[column])) row[column] = run.merits[i];
     }
     fillTable(figure, [`${up.name} / ${across.name}`, ...across.values.map(String)],
-      cells.map((row, place) => [String(up.values[place]), ...row]));
-    const fewCells = across.values.length * up.values.length <= 150;
-    return show(figure, [{
-      x: across.values.map((value) => plain(value)),
-      y: up.values.map((value) => plain(value)),
-      z: cells,
-      type: "heatmap",
-      colorscale: "Cividis",
-      reversescale: !run.moreIsBetter,
-      texttemplate: fewCells ? "%{z:.4~r}" : "",
-      hovertemplate: `${plain(across.name)} %{x}, ${plain(up.name)} %{y}: %{z:.4~r}<extra></extra>`,
-      colorbar: { title: { text: plain(run.unit) } },
-    }], layout(across.name, up.name, { xaxis: { type: "category" }, yaxis: { type: "category" } }));
+      found.map((row, place) => [String(up.values[place]), ...row]));
+    const cells = found.flatMap((row, r) => row.map((value, c) => (
+      { x: String(across.values[c]), y: String(up.values[r]), value }))).filter((cell) => cell.value !== null);
+    if (!cells.length) return nothing(figure, "No config that ran matches.");
+    const top = cells.reduce((a, b) => (better(b.value, a.value) ? b : a));
+    return matrix(figure, `The best of ${cells.length} cells is ${across.name}=${top.x}, ${up.name}=${top.y} with ${rounded(top.value)} ${run.unit}.`, cells, {
+      x: axis(across.name, { type: "band", domain: across.values.map(String) }),
+      y: { type: "band", domain: [...up.values].reverse().map(String), label: up.name, labelArrow: "none" },
+      unit: run.unit,
+      isReversed: !run.moreIsBetter,
+      height: 70 + 34 * up.values.length,
+      marginLeft: 80,
+      title: (cell) => `${across.name}=${cell.x}, ${up.name}=${cell.y}: ${rounded(cell.value)} ${run.unit}`,
+    });
   }
 
   // ---- Plots of kernels side by side ----
 
-  const beside = innerWidth >= 900
-    ? { orientation: "v", x: 1.02, y: 1, yanchor: "top" }
-    : { orientation: "h", x: 0, y: -0.4, yanchor: "top" };
   const kernelNames = kernels ? [...new Set(kernels.timed.map((one) => one.kernel))] : [];
-  // For the legend, which is long.
-  const makeRoom = (figure, numLines) => {
-    const height = innerWidth >= 900 ? Math.max(420, 230 + 20 * numLines) : 420 + 21 * numLines;
-    figure.querySelector(".drawing").style.height = `${height}px`;
+  const roles = {
+    own: ["a kernel of your own", "circle"],
+    baseline: ["the baseline", "square"],
+    library: ["another library", "triangle"],
+    other: ["a rung of the ladder", "diamond2"],
   };
-  // The same for a kernel in every plot.
-  const look = (place) => {
-    const color = colours[place % colours.length];
-    return {
-      marker: { symbol: symbols[place % symbols.length], size: 9, color },
-      line: { dash: lineStyles[place % lineStyles.length], width: 1.5, color },
-    };
-  };
+  const roleEntries = (shape) => Object.entries(roles)
+    .filter(([role]) => kernels.timed.some((one) => one.role === role))
+    .map(([role, [text, symbol]]) => [role, text, shape ?? symbol]);
+  const colourOf = (one) => `var(--${one.role})`;
+  const measures = { "percent of the roof": "roof", "percent of cuBLAS": "percent", "GFLOP/s": "gflops" };
 
+  // Those of the measures that are known.
+  function measure(figure) {
+    const known = Object.keys(measures).filter((name) => kernels.timed.some((one) => one[measures[name]] !== null));
+    const name = known[select(figure, "measure", "Show", known, known[0])];
+    return [name, measures[name]];
+  }
+
+  // A panel a kernel, all others as thin lines behind it: no two lines need be told apart by a mark.
   function sizes(figure) {
-    const measure = select(figure, "measure", "Show", ["GFLOP/s", "percent of cuBLAS"], "GFLOP/s");
-    const key = measure ? "percent" : "gflops";
+    const [label, key] = measure(figure);
     const at = (kernel, size) => kernels.timed.find((one) => one.kernel === kernel && one.size === size);
-    // Within one decade a logarithmic axis has no numbers.
-    const values = kernels.timed.map((one) => one[key]).filter((value) => value !== null);
-    const isWide = Math.max(...values) > 10 * Math.min(...values);
-    makeRoom(figure, kernelNames.length);
     fillTable(figure, ["kernel", ...kernels.sizes],
       kernelNames.map((kernel) => [kernel, ...kernels.sizes.map((size) => at(kernel, size)?.[key] ?? null)]));
-    return show(figure, kernelNames.map((kernel, place) => ({
-      x: kernels.sizes.map((size) => plain(size)),
-      y: kernels.sizes.map((size) => at(kernel, size)?.[key] ?? null),
-      name: plain(kernel),
-      mode: "lines+markers",
-      connectgaps: true,
-      ...look(place),
-    })), layout("M=N=K or MxNxK", measure ? "percent of cuBLAS" : "GFLOP/s", {
-      xaxis: { type: "category" }, yaxis: isWide ? { type: "log", dtick: 1 } : {}, legend: beside,
-    }));
+    const timed = kernels.timed.filter((one) => one[key] !== null);
+    const columns = Math.max(1, Math.min(kernelNames.length, Math.floor(widthOf(figure) / 170)));
+    const panel = (one) => kernelNames.indexOf(one.kernel);
+    const values = timed.map((one) => one[key]);
+    // A share has an end; speeds of three decades need a scale that has none.
+    const isWide = key === "gflops" && Math.max(...values) > 10 * Math.min(...values);
+    const place = (one) => ({ fx: panel(one) % columns, fy: Math.floor(panel(one) / columns) });
+    const points = timed.map((one) => ({ ...one, ...place(one), value: one[key] }));
+    const behind = kernelNames.flatMap((_, number) => points
+      .filter((one) => panel(one) !== number)
+      .map((one) => ({ ...one, fx: number % columns, fy: Math.floor(number / columns) })));
+    const heads = kernelNames.map((kernel, number) => ({ kernel, fx: number % columns, fy: Math.floor(number / columns) }));
+    const rows = Math.ceil(kernelNames.length / columns);
+    const [least, most] = d3.extent(values);
+    const ticks = isWide
+      ? d3.range(Math.ceil(Math.log10(least)), Math.floor(Math.log10(most)) + 1).map((power) => 10 ** power)
+      : d3.ticks(0, most, 3);
+    const leader = points.reduce((a, b) => (b.value > a.value ? b : a));
+    legend(figure, [...roleEntries(), ["line-only", "all other kernels", "line"]]);
+    return show(figure, `${kernelNames.length} panels; the highest value is ${rounded(leader.value)} ${label} of ${leader.kernel} at ${leader.size}.`, {
+      height: 80 + (isPrinting ? 110 : 150) * rows,
+      marginLeft: 50,
+      marginBottom: 70,
+      fx: { axis: null, padding: 0.12 },
+      fy: { axis: null, padding: 0.2 },
+      x: { type: "point", domain: kernels.sizes, label: null, tickRotate: -45, padding: 0.3 },
+      y: axis(label, { type: isWide ? "log" : "linear", domain: [isWide ? least : 0, most], ticks, tickFormat: (v) => rounded(v, 3), nice: true }),
+      marks: [
+        Plot.gridY(ticks, grid),
+        Plot.line(behind, { x: "size", y: "value", z: "kernel", fx: "fx", fy: "fy", stroke: "var(--other)", strokeWidth: 0.75, strokeOpacity: 0.6 }),
+        Plot.line(points, { x: "size", y: "value", z: "kernel", fx: "fx", fy: "fy", stroke: colourOf, strokeWidth: 2.5 }),
+        Plot.dot(points, { x: "size", y: "value", fx: "fx", fy: "fy", fill: colourOf, r: 3, symbol: (one) => roles[one.role][1] }),
+        Plot.text(heads, { fx: "fx", fy: "fy", text: (one) => shortened(one.kernel, Math.floor((widthOf(figure) - 70) / columns / 7.6)), frameAnchor: "top-left", dy: -14, fontWeight: 600, fontSize: 12 }),
+        tip(points, { x: "size", y: "value", fx: "fx", fy: "fy", title: (one) => `${one.kernel}, ${one.size}: ${rounded(one.value)} ${label}` }),
+      ],
+    });
+  }
+
+  // The same as numbers: no mark hides another.
+  function shares(figure) {
+    const [label, key] = measure(figure);
+    const timed = kernels.timed.filter((one) => one[key] !== null);
+    fillTable(figure, ["kernel", "size", label], timed.map((one) => [one.kernel, one.size, one[key]]));
+    const cells = timed.map((one) => ({ x: one.size, y: one.kernel, value: one[key] }));
+    const leader = cells.reduce((a, b) => (b.value > a.value ? b : a));
+    const isLong = isNarrow(figure);
+    return matrix(figure, `A number for each of ${kernelNames.length} kernels and ${kernels.sizes.length} sizes, the highest ${rounded(leader.value)} of ${leader.y} at ${leader.x}.`, cells, {
+      unit: label,
+      height: 75 + 26 * kernelNames.length,
+      marginLeft: isLong ? 130 : 190,
+      marginTop: 60,
+      marginBottom: 10,
+      x: { type: "band", axis: "top", domain: kernels.sizes, label: null, tickRotate: kernels.sizes.length > 4 ? -45 : 0 },
+      y: { type: "band", domain: kernelNames, label: null, tickFormat: (name) => shortened(name, isLong ? 17 : 26) },
+      title: (cell) => `${cell.y}, ${cell.x}: ${rounded(cell.value)} ${label}`,
+    });
   }
 
   function ladder(figure) {
@@ -283,75 +346,84 @@
     const bars = kernels.timed.filter((one) => one.size === size);
     fillTable(figure, ["kernel", "time us", "GFLOP/s", "% of cuBLAS", "% of roof"],
       bars.map((one) => [one.kernel, one.time_us, one.gflops, one.percent, one.roof]));
-    const rows = [...bars].reverse();
     // As long as the others need: tensor cores would flatten the ladder.
-    const baseline = bars.find((one) => one.isBaseline);
+    const baseline = bars.find((one) => one.role === "baseline");
     const most = Math.max(...bars.map((one) => one.gflops).filter(
       (gflops) => !baseline || gflops < 1.6 * baseline.gflops));
-    const isCut = bars.some((one) => one.gflops > most);
-    figure.querySelector(".drawing").style.height = `${120 + 26 * rows.length}px`;
-    return show(figure, [{
-      x: rows.map((one) => one.gflops),
-      y: rows.map((one) => plain(one.kernel)),
-      text: rows.map((one) => (
-        one.percent === null ? "" : `${rounded(one.percent, 3)} %${isNarrow ? "" : " of cuBLAS"}`)),
-      type: "bar",
-      orientation: "h",
-      textposition: "auto",
-      insidetextfont: { color: colour("ink") },
-      marker: {
-        color: rows.map((one) => colour(one.isBaseline ? "marked" : "bar")),
-      },
-      hovertemplate: "%{y}: %{x:,.0f} GFLOP/s<br>%{text}<extra></extra>",
-    }], layout(`GFLOP/s${isCut ? " (long bars cut)" : ""}`, "", {
-      xaxis: { range: [0, (isNarrow ? 1.5 : 1.25) * most] },
-      yaxis: { type: "category", tickfont: { size: isNarrow ? 9 : 13 } },
-    }));
+    const shown = bars.map((one) => ({ ...one, length: Math.min(one.gflops, most) }));
+    const words = (one) => [rounded(one.gflops, 3), one.percent === null ? "" : `${rounded(one.percent, 3)} %`,
+      one.gflops > most ? "(cut)" : ""].filter(Boolean).join(" \u00b7 ");
+    const leader = bars.reduce((a, b) => (b.gflops > a.gflops ? b : a));
+    legend(figure, roleEntries("bar"));
+    const isLong = isNarrow(figure);
+    return show(figure, `${bars.length} bars at ${size}; the longest is ${leader.kernel} with ${rounded(leader.gflops)} GFLOP/s.`, {
+      height: 60 + 26 * bars.length,
+      marginLeft: isLong ? 120 : 190,
+      marginRight: isLong ? 125 : 160,
+      x: axis(`GFLOP/s${baseline ? " \u00b7 % of cuBLAS" : ""}`, { tickSpacing: 90 }),
+      y: { label: null, domain: bars.map((one) => one.kernel), tickFormat: (name) => shortened(name, isLong ? 16 : 26) },
+      marks: [
+        Plot.gridX(grid),
+        Plot.barX(shown, { x: "length", y: "kernel", fill: colourOf, insetTop: 2, insetBottom: 2 }),
+        Plot.text(shown, { x: "length", y: "kernel", text: words, textAnchor: "start", dx: 5, fontSize: isLong ? 11 : 13 }),
+        tip(shown, { x: "length", y: "kernel", title: (one) => `${one.kernel}: ${rounded(one.time_us)} us, ${rounded(one.gflops)} GFLOP/s` }),
+      ],
+    });
   }
 
+  // The fastest at each place: one name a column of points.
+  const fastest = (timed) => [...d3.group(timed, (one) => one.intensity).values()].map(
+    (each) => each.reduce((a, b) => (b.gflops > a.gflops ? b : a)));
+
   function roofline(figure) {
-    makeRoom(figure, kernelNames.length + kernels.slopes.length + kernels.ceilings.length);
     fillTable(figure, ["kernel", "size", "FLOP per byte", "TFLOP/s", "% of roof"],
       kernels.timed.map((one) => [one.kernel, one.size, one.intensity, one.gflops / 1000, one.roof]));
     const intensities = kernels.timed.map((one) => one.intensity);
     const low = Math.min(1, ...intensities.map((x) => x / 2));
     const high = Math.max(1000, ...intensities.map((x) => 2 * x));
-    const most = Math.max(...kernels.ceilings.map((one) => one[1]));
+    const most = Math.max(0, ...kernels.ceilings.map((one) => one[1]));
     const steepest = Math.max(...kernels.slopes.map((one) => one[1]));
-    // Memories are thin, arithmetic is thick: dashes tell those of one kind apart.
-    const roofs = [
-      ...kernels.slopes.map(([name, speed], place) => [name, `${rounded(1000 * speed)} GB/s`,
-        [low, most / speed], [low * speed, most], { dash: lineStyles[place], width: 1 }]),
-      ...kernels.ceilings.map(([name, tflops], place) => [name, `${rounded(tflops)} TFLOP/s`,
-        [tflops / steepest, high], [tflops, tflops], { dash: lineStyles[place], width: 2.5 }]),
-    ];
-    return show(figure, [
-      ...roofs.map(([name, figureText, x, y, line]) => ({
-        x, y,
-        mode: "lines",
-        name: plain(`${name}: ${figureText}`),
-        line: { color: colour("ink"), ...line },
-      })),
-      ...kernelNames.map((kernel, place) => {
-        const own = kernels.timed.filter((one) => one.kernel === kernel);
-        return {
-          x: own.map((one) => one.intensity),
-          y: own.map((one) => one.gflops / 1000),
-          text: own.map((one) => plain(one.size)),
-          name: plain(kernel),
-          mode: "markers",
-          hovertemplate: "%{text}: %{y:.4~r} TFLOP/s",
-          ...look(place),
-        };
-      }),
-    ], layout("FLOP per byte that must move", "TFLOP/s", {
-      xaxis: { type: "log", dtick: 1 }, yaxis: { type: "log", dtick: 1 }, legend: beside,
-    }));
+    const bottom = Math.min(...kernels.timed.map((one) => one.gflops / 1000)) / 8;
+    // Each name stands at a place of its own along its line.
+    const slopes = kernels.slopes.map(([name, speed], place) => {
+      const [x1, x2] = [Math.max(low, bottom / speed), most / speed];
+      return { name: `${name}, ${rounded(1000 * speed)} GB/s`, x1, x2, speed, at: x1 * (x2 / x1) ** (0.12 + 0.27 * place) };
+    });
+    // A name stands above its line, or below where the line above is near.
+    const ceilings = d3.sort(kernels.ceilings, (one) => -one[1]).map(([name, tflops], place, all) => ({
+      name: `${name}, ${rounded(tflops)} TFLOP/s`, x1: tflops / steepest, x2: high, tflops,
+      isBelow: place > 0 && all[place - 1][1] < 1.6 * tflops }));
+    const isLong = isNarrow(figure);
+    legend(figure, roleEntries());
+    const leader = kernels.timed.reduce((a, b) => (b.gflops > a.gflops ? b : a));
+    return show(figure, `${kernels.timed.length} points below ${ceilings.length} ceilings; the highest is ${leader.kernel} at ${leader.size} with ${rounded(leader.gflops / 1000)} TFLOP/s.`, {
+      height: isLong ? 420 : 560,
+      marginLeft: 60,
+      marginRight: isLong ? 10 : 20,
+      marginTop: 25,
+      x: axis("FLOP per byte that must move", { type: "log", domain: [low, high], tickFormat: (v) => rounded(v), ticks: 5 }),
+      y: axis("TFLOP/s", { type: "log", domain: [bottom, 2 * Math.max(most, leader.gflops / 1000)], tickFormat: (v) => rounded(v), ticks: 5, labelOffset: 55 }),
+      marks: [
+        Plot.link(slopes, { x1: "x1", x2: "x2", y1: (s) => s.x1 * s.speed, y2: (s) => s.x2 * s.speed, stroke: "var(--faint)", strokeWidth: 1.5 }),
+        Plot.link(ceilings, { x1: "x1", x2: "x2", y1: "tflops", y2: "tflops", stroke: "var(--ink)", strokeWidth: 1.5 }),
+        Plot.ruleX(new Set(intensities), { stroke: "var(--line)" }),
+        ...[false, true].map((isBelow) => Plot.text(ceilings.filter((one) => one.isBelow === isBelow), {
+          x: low, y: "tflops", text: "name", textAnchor: "start", dx: 6, dy: isBelow ? 9 : -9, fontSize: isLong ? 10 : 12, fill: "var(--ink)" })),
+        Plot.text(slopes, { x: "at", y: (s) => s.at * s.speed, text: "name", textAnchor: "start", dx: 8, dy: 8, fontSize: isLong ? 10 : 12, stroke: "var(--ground)", strokeWidth: 4, fill: "var(--faint)" }),
+        Plot.dot(kernels.timed, { x: "intensity", y: (one) => one.gflops / 1000, r: 4, fill: colourOf, symbol: (one) => roles[one.role][1], stroke: "var(--ground)", strokeWidth: 0.7 }),
+        isLong ? null : Plot.text(fastest(kernels.timed), {
+          x: "intensity", y: (one) => one.gflops / 1000, text: (one) => shortened(one.kernel, 14),
+          dy: -12, fontSize: 11, stroke: "var(--ground)", strokeWidth: 4, fill: "var(--ink)" }),
+        Plot.text(d3.groups(kernels.timed, (one) => one.intensity), {
+          x: "0", y: bottom, text: ([, each]) => [...new Set(each.map((one) => one.size))].join(", "), rotate: -90, textAnchor: "start", dx: 5, fontSize: isLong ? 9 : 11, fill: "var(--faint)" }),
+        tip(kernels.timed, { x: "intensity", y: (one) => one.gflops / 1000, title: (one) => `${one.kernel}, ${one.size}: ${rounded(one.gflops / 1000)} TFLOP/s${one.roof === null ? "" : `, ${rounded(one.roof, 3)} % of the roof`}` }),
+      ],
+    });
   }
 
   // ---- When what is drawn ----
 
-  const painters = { history, distribution, importance, parameter, heatmap, sizes, ladder, roofline };
+  const painters = { history, distribution, importance, parameter, heatmap, sizes, shares, ladder, roofline };
   const figures = [...document.querySelectorAll("figure.plot")];
   const drawn = new Set();
 
@@ -376,10 +448,15 @@
     drawAgain();
   }
 
+  function term(name) {
+    const meaning = data.meanings[name];
+    return meaning ? make("button", { type: "button", className: "term", textContent: name, title: meaning }) : name;
+  }
+
   function makeFilter() {
     document.querySelector("#filter .fields").append(...run.parameters.map((p, place) =>
       make("fieldset", {}, [
-        make("legend", { textContent: p.name }),
+        make("legend", {}, [term(p.name)]),
         ...p.values.map((value, code) => {
           const box = make("input", { type: "checkbox", name: String(place), value: String(code), checked: true });
           box.addEventListener("change", applyFilter);
@@ -392,12 +469,48 @@
     });
   }
 
+  // ---- Meanings of parameters, and copying ----
+
+  // A browser shows a title under a mouse only: fingers and keyboards get it here.
+  const note = make("p", { id: "meaning", role: "status", hidden: true });
+  document.body.append(note);
+  function explainTerm(event) {
+    const button = event.target.closest?.(".term");
+    note.hidden = !button;
+    if (!button) return;
+    note.textContent = `${button.textContent}: ${button.title}`;
+    const box = button.getBoundingClientRect();
+    note.style.top = `${scrollY + box.bottom + 6}px`;
+    note.style.left = `${Math.max(8, Math.min(box.left, innerWidth - Math.min(360, innerWidth - 16) - 8))}px`;
+  }
+  ["click", "focusin"].forEach((name) => addEventListener(name, explainTerm));
+  addEventListener("keydown", (event) => { if (event.key === "Escape") note.hidden = true; });
+
+  async function copy(button) {
+    const text = document.getElementById(button.dataset.copies).textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      // A file opened from a disk may not write to the clipboard in every browser.
+      const box = make("textarea", { value: text });
+      document.body.append(box);
+      box.select();
+      document.execCommand("copy");
+      box.remove();
+    }
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  }
+  document.querySelectorAll("button[data-copies]").forEach(
+    (button) => button.addEventListener("click", () => copy(button)));
+
   if (run) {
     makeFilter();
     applyFilter();
   }
   function start() {
-    document.head.append(make("script", { textContent: document.getElementById("plotly").textContent }));
+    ["d3", "plot"].forEach((name) => document.head.append(
+      make("script", { textContent: document.getElementById(name).textContent })));
     // What is far down is drawn when it comes near.
     const watcher = new IntersectionObserver((entries) => {
       for (const entry of entries) {
@@ -408,10 +521,12 @@
       }
     }, { rootMargin: "300px" });
     figures.forEach((figure) => watcher.observe(figure));
-    addEventListener("beforeprint", () => figures.filter((figure) => !drawn.has(figure)).forEach(draw));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAgain);
+    let width = innerWidth;
+    addEventListener("resize", () => { if (innerWidth !== width && !isPrinting) { width = innerWidth; drawAgain(); } });
+    addEventListener("beforeprint", () => { isPrinting = true; figures.forEach(draw); });
+    addEventListener("afterprint", () => { isPrinting = false; drawAgain(); });
   }
 
-  // After the first frame: the text is there at once, Plotly takes its while.
+  // After the first frame: the text is there at once, the plots follow.
   requestAnimationFrame(() => setTimeout(start));
 })();

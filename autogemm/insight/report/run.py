@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
+
+from markupsafe import Markup
 
 from autogemm.insight.analysis import RunTrials, importance, read_run
 from autogemm.insight.explain import (
@@ -11,6 +14,7 @@ from autogemm.insight.explain import (
     Request,
     Times,
     Tools,
+    conclusion,
     device_facts,
     explain,
     headline,
@@ -19,8 +23,17 @@ from autogemm.insight.explain import (
 )
 from autogemm.insight.profiling import findings
 from autogemm.insight.report.data import run_data
-from autogemm.insight.report.page import Page, Plot, Section, Table, filled, highlighted, table
-from autogemm.insight.report.words import advice, limit_words, outcome_words
+from autogemm.insight.report.page import (
+    Page,
+    Plot,
+    Section,
+    Table,
+    filled,
+    highlighted,
+    table,
+    terms,
+)
+from autogemm.insight.report.words import advice, outcome_words
 from autogemm.model.config import Value, shared_values
 from autogemm.model.hardware.device import Device
 from autogemm.model.results.outcome import Environment, FinalsEntry
@@ -57,7 +70,7 @@ def run_page(
 ) -> Page:
     """A run, its winner and why that is as fast as it is. ``profiles`` are newest first."""
     shares = importance(trials, trials.family())
-    spec = trials.run.spec
+    spec, meanings = trials.run.spec, meanings_of(trials)
     return Page(
         title=f"{spec.problem.label} on {spec.device.name}",
         subtitle=f"autogemm run {trials.run.run_id}, {trials.run.started_at:%Y-%m-%d %H:%M} UTC",
@@ -68,19 +81,31 @@ def run_page(
                 "Summary",
                 tuple(outcome_words(trials)),
                 (
-                    ("What limits it", tuple(limit_words(explained))),
-                    ("What to try", tuple(advice(trials, explained, shares))),
+                    ("What limits it", _limits(explained)),
+                    (
+                        "What to try",
+                        tuple(advice(trials, explained, shares, is_stored=kernel is not None)),
+                    ),
                 ),
             ),
-            _finals(trials),
-            Section("search", "Search", plots=PLOTS, has_filter=True, tables=_ends(trials)),
+            _finals(trials, meanings),
+            Section(
+                "search", "Search", plots=PLOTS, has_filter=True, tables=_ends(trials, meanings)
+            ),
+            *_parameters(trials, meanings),
             _explanation(explained),
             *profile_sections(profiles, spec.device),
             _source(kernel),
             Section("environment", "Environment", tables=_environment(trials, kernel)),
         ),
-        data={"run": run_data(trials, shares)},
+        data={"run": run_data(trials, shares), "meanings": meanings},
     )
+
+
+def _limits(explained: Explanation | Missing) -> tuple[str, ...]:
+    if isinstance(explained, Missing):
+        return (f"What limits it cannot be said here: {explained.missing}",)
+    return tuple(conclusion(explained))
 
 
 def _winner(store: Store, trials: RunTrials) -> StoredKernel | None:
@@ -116,22 +141,51 @@ def _explained(
     return or_missing(explained)
 
 
-def _finals(trials: RunTrials) -> Section:
+def meanings_of(trials: RunTrials) -> dict[str, str]:
+    """The meaning of each parameter, from the families that are at hand.
+
+    Of a name that several families have, the meaning in the family of the best trial.
+    """
+    meanings: dict[str, str] = {}
+    for name in (trials.family(), *trials.run.spec.families):
+        family = or_missing(partial(load_family, name))
+        if not isinstance(family, Missing):
+            for parameter in family.parameters:
+                meanings.setdefault(parameter.name, parameter.doc)
+    return meanings
+
+
+def _parameters(trials: RunTrials, meanings: dict[str, str]) -> tuple[Section, ...]:
+    """What tooltips say, for those whom no tooltip reaches."""
+    finals = trials.run.finals
+    config = finals.winner.config if finals is not None else None
+    values = config.as_dict() if config is not None else {}
+    rows = [
+        {"parameter": name, "winner's value": values.get(name), "meaning": meaning}
+        for name, meaning in meanings.items()
+        if not values or name in values
+    ]
+    return (Section("parameters", "Parameters", tables=(table("Their meaning", rows),)),) * bool(
+        rows
+    )
+
+
+def _finals(trials: RunTrials, meanings: dict[str, str]) -> Section:
     finals = trials.run.finals
     if finals is None:
         return Section("finals", "Finals", ("The run had no finals.",))
     shared = shared_values([entry.config for entry in finals.entries if entry.config])
     rows = [
-        {"place": place} | _entry(trials, entry, shared)
+        {"place": place} | _entry(trials, entry, shared, meanings)
         for place, entry in enumerate(finals.entries, 1)
     ]
-    rows.append({"place": None} | _entry(trials, finals.baseline, shared))
-    columns = [name for name in rows[0] if name != "energy mJ" or finals.baseline.energy_mj]
+    rows.append({"place": None} | _entry(trials, finals.baseline, shared, meanings))
+    optional = ("interval", "registers", "energy mJ", "tie")
+    columns = [n for n in rows[0] if n not in optional or any(row[n] is not None for row in rows)]
     how = "recorded" if trials.is_recorded else f"{finals.rounds} interleaved rounds"
-    common = " ".join(f"{name}={value}" for name, value in shared.items())
-    notes = (f"all of them: {common}",) if common else ()
+    notes = (Markup("all of them: ") + terms(shared.items(), meanings),) if shared else ()
     lost = [
-        {"config": one.config.label, "status": one.status.value, "reason": one.reason}
+        {"status": one.status.value, "reason": one.reason, "config": terms(one.config, meanings)}
         for one in finals.disqualified
     ]
     best = table(f"The best candidates beside cuBLAS, {how}", rows, columns, notes)
@@ -139,12 +193,13 @@ def _finals(trials: RunTrials) -> Section:
     return Section("finals", "Finals", tables=filled(best, taken_out))
 
 
-def _entry(trials: RunTrials, entry: FinalsEntry, shared: dict[str, Value]) -> dict[str, Any]:
+def _entry(
+    trials: RunTrials, entry: FinalsEntry, shared: dict[str, Value], meanings: dict[str, str]
+) -> dict[str, Any]:
+    """The numbers first: on a phone the rest is a swipe away."""
     config = entry.config
-    own = [f"{name}={value}" for name, value in config or () if name not in shared]
+    own = [(name, value) for name, value in config or () if name not in shared]
     return {
-        "family": config.family if config else entry.name,
-        "config": " ".join(own),
         "time us": entry.time_us,
         "TFLOP/s": trials.run.spec.problem.tflops(entry.time_us),
         "x cuBLAS": f"{entry.ratio:.3f}",
@@ -152,17 +207,19 @@ def _entry(trials: RunTrials, entry: FinalsEntry, shared: dict[str, Value]) -> d
         "registers": entry.registers,
         "energy mJ": entry.energy_mj,
         "tie": "tied" if entry.tied else None,
+        "family": config.family if config else entry.name,
+        "config": terms(own, meanings),
     }
 
 
-def _ends(trials: RunTrials) -> tuple[Table, ...]:
+def _ends(trials: RunTrials, meanings: dict[str, str]) -> tuple[Table, ...]:
     rows = [{"end": status.value, "configs": num} for status, num in trials.counts().items()]
     failed = [
         {
             "trial": trial.number,
             "end": trial.outcome.status.value,
             "reason": trial.outcome.reason[:300],
-            "config": trial.outcome.config.label,
+            "config": terms(trial.outcome.config, meanings),
         }
         for trial in trials.trials
         if trials.merit(trial.outcome) is None

@@ -1,19 +1,15 @@
-"""A run in sentences: the winner, its lead, its limits, and what to try next."""
+"""A run in sentences: the winner, its lead, and what to try next."""
 
 import statistics
+from collections.abc import Callable, Iterator
 
 from autogemm.insight.analysis import RunTrials
-from autogemm.insight.explain import Explanation, Missing
+from autogemm.insight.explain import WASTEFUL, WORTH_TRYING, Explanation, Missing, Neighbour
+from autogemm.model.config import Config
 from autogemm.model.results.outcome import Finals, FinalsEntry, StopRule
-from autogemm.model.splitting import multiplied
 
-# Shares below which a loss is not worth a sentence.
-WORTH_SAYING = 0.02
-WORTH_TRYING = 0.05
-# As many times what the same bytes need at least: then the pattern of accesses is at fault.
-WASTEFUL = 1.2
-# An SM with so many FP32 cores has four schedulers, each of which feeds one instruction a clock.
-CORES_FED_EACH_CLOCK = 128
+# At most so many changes are named for one loss.
+MOST_CHANGES = 4
 
 
 def outcome_words(trials: RunTrials) -> list[str]:
@@ -80,152 +76,99 @@ def _search_words(trials: RunTrials) -> str:
     return text + (f". The search ended because {stopped.words}." if stopped else ".")
 
 
-def limit_words(explained: Explanation | Missing) -> list[str]:
-    """Return what keeps the winner from the peak, from static facts."""
-    if isinstance(explained, Missing):
-        return [f"What limits it cannot be said here: {explained.missing}"]
-    return [
-        *_peak(explained),
-        *_issue(explained),
-        *_waves(explained),
-        *_registers(explained),
-        *_patterns(explained),
-    ]
-
-
-def _peak(explained: Explanation) -> list[str]:
-    device, found = explained.device, []
-    timing = explained.timing
-    if not isinstance(timing, Missing) and timing.of_peak is not None:
-        found.append(
-            f"It computes at {timing.of_peak:.0%} of the GPU's "
-            f"{multiplied(explained.problem.dtype, explained.config)} peak of "
-            f"{timing.tflops / timing.of_peak:.3g} TFLOP/s at the highest clock."
-        )
-    dram = explained.intensity.levels[0]
-    if dram.times_ridge < 1:
-        most = 1e-3 * device.peak_bandwidth_gb_s * dram.flop_per_byte
-        found.append(
-            f"The problem is bound by memory: {dram.flop_per_byte:.3g} FLOP per byte that must "
-            f"move, below the ridge of {dram.ridge_flop_per_byte:.3g}, allow {most:.3g} TFLOP/s."
-        )
-    else:
-        found.append(
-            f"Device memory does not bound this problem: {dram.flop_per_byte:.3g} FLOP per byte "
-            f"that must move, against a ridge of {dram.ridge_flop_per_byte:.3g}."
-        )
-    return found
-
-
-def _issue(explained: Explanation) -> list[str]:
-    if isinstance(explained.main_loops, Missing):
-        return []
-    mixes = [loop.mix for loop in explained.main_loops if loop.mix is not None and loop.mix.ffma]
-    if not mixes:
-        return []
-    mix = max(mixes, key=lambda mix: mix.ffma)
-    text = f"Its main loop issues {mix.instructions} instructions for {mix.ffma} multiply-adds"
-    if explained.device.fp32_cores_per_sm == CORES_FED_EACH_CLOCK:
-        text += f", so that at most {mix.ffma / mix.instructions:.0%} of the peak is in reach"
-    return [f"{text}."]
-
-
-def _waves(explained: Explanation) -> list[str]:
-    if isinstance(explained.waves, Missing):
-        return []
-    return [
-        f"The {one.blocks} blocks of {one.kernel} fill the GPU {one.waves:.3g} times: "
-        f"{one.lost_share:.0%} of it is idle on average, in the last wave."
-        for one in explained.waves
-        if one.lost_share > WORTH_SAYING
-    ]
-
-
-def _registers(explained: Explanation) -> list[str]:
-    found = []
-    if not isinstance(explained.residency, Missing):
-        found += [
-            f"An SM holds {one.blocks_per_sm} blocks of {one.kernel} at a time "
-            f"({one.fraction:.0%} of its warps); {one.limiter} limit{_s(one.limiter)} that."
-            for one in explained.residency[:1]
-        ]
-    if not isinstance(explained.compiled, Missing):
-        spilled = sum(one.spill_load_bytes for one in explained.compiled.kernels)
-        if spilled:
-            found.append(f"The compiler spills registers: {spilled} bytes are loaded back.")
-    return found
-
-
-def _s(noun: str) -> str:
-    return "" if noun.endswith("s") else "s"
-
-
-def _patterns(explained: Explanation) -> list[str]:
-    found = explained.accesses
-    if isinstance(found, Missing):
-        return []
-    words = []
-    if found.shared_times_ideal > WASTEFUL:
-        words.append(
-            f"Shared memory is accessed in {found.shared_times_ideal:.2g} times as many wavefronts "
-            "as the same bytes need at least: bank conflicts, or loads that several lanes could "
-            "share."
-        )
-    if found.global_times_ideal > WASTEFUL:
-        words.append(
-            f"Global memory is accessed in {found.global_times_ideal:.2g} times as many sectors as "
-            "the same bytes need at least: neighbouring lanes do not read neighbouring words."
-        )
-    return words
-
-
 def advice(
-    trials: RunTrials, explained: Explanation | Missing, shares: dict[str, float]
+    trials: RunTrials,
+    explained: Explanation | Missing,
+    shares: dict[str, float],
+    *,
+    is_stored: bool = True,
 ) -> list[str]:
-    """Return advice on what to try next, the most promising first."""
+    """Return advice on what to try next, the most promising first.
+
+    A change of the winner is named only if its constraints and the run's own --fix allow it, the
+    search would take it, and the run has not tried it. ``is_stored`` says whether the winner's
+    source is.
+    """
     run = trials.run
-    found = [*_cures(explained), *_longer(trials)]
-    if shares:
+    found = [*_cures(trials, explained), *_longer(trials)]
+    if shares and not run.spec.fix and run.stopped_by is not StopRule.USED_UP:
         names = ", ".join(list(shares)[:3])
         found.append(
-            f"The fastest tenth is set apart mostly by {names}: narrow the others with --fix, or "
-            "widen these in the family's search space."
+            f"{names} set the fastest tenth apart most: --fix on the others leaves more trials for "
+            "these."
         )
     if trials.is_recorded:
-        found.append("The times are recorded: autogemm tune on the GPU measures them.")
+        found.append("The times are recorded: run autogemm tune on the GPU to measure them.")
     if run.finals is None:
-        found.append("The run has no finals: the same tune command goes on and compares.")
-    else:
-        found.append(f"autogemm export best.cu --run {run.run_id} writes the winner as one file.")
+        found.append("The run has no finals: repeat the tune command to go on and compare.")
+    elif is_stored:
+        found.append(f"Write the winner as one file: autogemm export best.cu --run {run.run_id}.")
     return found
 
 
-def _cures(explained: Explanation | Missing) -> list[str]:
+def _cures(trials: RunTrials, explained: Explanation | Missing) -> Iterator[str]:
     if isinstance(explained, Missing):
-        return []
-    has = explained.config.as_dict()
+        return
+    untried = list(_untried(trials, explained))
 
-    def named(*names: str) -> str:
-        return ", ".join(name for name in names if name in has) or "the tile"
+    def named(fits: Callable[[Neighbour], bool], *names: str) -> list[Neighbour]:
+        return [one for one in untried if one.parameter in names and fits(one)]
 
-    found = []
-    if not isinstance(explained.waves, Missing):
-        lost = max((one.lost_share for one in explained.waves), default=0.0)
-        if lost > WORTH_TRYING:
-            cure = named("STREAM_BLOCKS", "SPLIT_K", "BM", "BN")
-            found.append(f"Fill the last wave, which leaves {lost:.0%} idle: {cure}.")
-    accesses = explained.accesses
+    yield from _fuller_waves(explained, named)
+    accesses, compiled = explained.accesses, explained.compiled
     if not isinstance(accesses, Missing):
         if accesses.shared_times_ideal > WASTEFUL:
-            cure = named("LANE_MAP", "PAD_A", "PAD_B", "PAD")
-            found.append(f"Spread shared memory's wavefronts over the banks: {cure}.")
+            changes = named(lambda one: True, "LANE_MAP", "PAD_A", "PAD_B", "PAD")
+            yield from _advised("Spread accesses to shared memory over its banks", changes)
         if accesses.global_times_ideal > WASTEFUL:
-            cure = named("VEC_LOAD", "VEC_STORE", "COALESCED")
-            found.append(f"Let neighbouring lanes load neighbouring words: {cure}.")
-    compiled = explained.compiled
+            changes = named(_is_larger, "VEC_LOAD", "VEC_STORE", "COALESCED")
+            yield from _advised("Let neighbouring lanes load neighbouring words", changes)
     if not isinstance(compiled, Missing) and any(one.spill_load_bytes for one in compiled.kernels):
-        found.append(f"Avoid the spills: {named('TM', 'TN', 'REG_STAGES', 'MIN_BLOCKS')}.")
-    return found
+        changes = named(_is_smaller, "TM", "TN", "REG_STAGES", "MIN_BLOCKS")
+        yield from _advised("Avoid the spills", changes)
+
+
+def _fuller_waves(explained: Explanation, named: Callable[..., list[Neighbour]]) -> Iterator[str]:
+    own = explained.neighbours.own.lost_share
+    if own is None or own <= WORTH_TRYING:
+        return
+
+    def is_fuller(one: Neighbour) -> bool:
+        lost = one.facts.lost_share
+        return lost is not None and lost < own - WORTH_TRYING
+
+    changes = named(is_fuller, "STREAM_BLOCKS", "SPLIT_K", "BM", "BN")
+    changes.sort(key=lambda one: one.facts.lost_share or 0.0)
+    yield from _advised(f"Fill the last wave, which leaves {own:.0%} of the GPU idle", changes)
+
+
+def _untried(trials: RunTrials, explained: Explanation) -> Iterator[Neighbour]:
+    """The neighbours of the winner that the run may try and did not."""
+    tried = {trial.outcome.config.sha256 for trial in trials.trials}
+    fixed = dict(trials.run.spec.fix)
+    family, values = explained.config.family, explained.config.as_dict()
+    for one in explained.neighbours.neighbours:
+        other = Config.of(family, values | {one.parameter: one.after})
+        is_allowed = one.after in fixed.get(one.parameter, (one.after,))
+        if is_allowed and other.sha256 not in tried:
+            yield one
+
+
+def _advised(aim: str, changes: list[Neighbour]) -> list[str]:
+    """Return one sentence, or none where nothing is left to try."""
+    if not changes:
+        return []
+    chosen = changes[:MOST_CHANGES]
+    texts = ", ".join(f"{one.parameter} {one.before} -> {one.after}" for one in chosen)
+    return [f"{aim}; legal and not tried yet: {texts}."]
+
+
+def _is_larger(one: Neighbour) -> bool:
+    return isinstance(one.after, int) and isinstance(one.before, int) and one.after > one.before
+
+
+def _is_smaller(one: Neighbour) -> bool:
+    return isinstance(one.after, int) and isinstance(one.before, int) and one.after < one.before
 
 
 def _longer(trials: RunTrials) -> list[str]:

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-import click
-
 from autogemm.cli import rows as db_rows
 from autogemm.cli.output import Form
+from autogemm.cli.prose import say
 from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.insight.analysis import Pair, compare_sides, history
+from autogemm.model.hardware.device import short_gpu_name
 from autogemm.model.results.change import Compared, Figure
 from autogemm.model.results.columns import ENVIRONMENT, RATIO, row_of, under
 from autogemm.store import BestQuery
@@ -20,12 +20,16 @@ HISTORY_TABLE: Columns = (
     *(*db_rows.SHORT_PLACE, "driver", "compiler", "cublas", "autogemm", "time_us"),
     *("ratio", *SPEED_UP, "kernel_id", "measured_at"),
 )
+HISTORY_SHORT: Columns = (*db_rows.SHORT_PLACE, "driver", "time_us", "verdict")
 HISTORY: Columns = (*db_rows.BEST, *SPEED_UP, "template_sha256", *ENVIRONMENT, "objective")
 _HISTORY = {**under("environment", ENVIRONMENT), **under("", ("template_sha256", "objective"))}
 
 COMPARED_TABLE: Columns = (
     *("problem", "provenance", "first", "second", "first_time_us", "second_time_us"),
     *("first_ratio", "second_ratio", *SPEED_UP),
+)
+COMPARED_SHORT: Columns = (
+    *("problem", "provenance", "first_time_us", "second_time_us", "verdict", "speed_up"),
 )
 COMPARED: Columns = (
     *("size", "layout", "dtype", "provenance", *db_rows.PROBLEM, "l2", "fill"),
@@ -61,11 +65,11 @@ def run_history(query: BestQuery, db: str | None, form: Form) -> None:
         for step in steps
     ]
     if not rows:
-        click.echo("no results match", err=True)
+        say("no results match", err=True)
     if limit is not None and len(rows) == limit:
         rows.pop()
-        click.echo(f"only the first {TABLE_ROWS} rows: --size, --gpu, or --json for all", err=True)
-    print_rows_as(rows, HISTORY, HISTORY_TABLE, form)
+        say(f"only the first {TABLE_ROWS} rows: --size, --gpu, or --json for all", err=True)
+    print_rows_as(rows, HISTORY, HISTORY_TABLE, form, short=HISTORY_SHORT)
 
 
 def run_compare(first: str, second: str, by: str | None, db: str | None, form: Form) -> None:
@@ -73,7 +77,7 @@ def run_compare(first: str, second: str, by: str | None, db: str | None, form: F
     with open_database(db) as store:
         pairs = compare_sides(store, first, second, Figure(by) if by else None)
     rows = [_pair_row(pair) for pair in pairs]
-    print_rows_as(rows, COMPARED, COMPARED_TABLE, form)
+    print_rows_as(rows, COMPARED, COMPARED_TABLE, form, short=COMPARED_SHORT)
     if form is Form.TABLE:
         print_words(rows)
 
@@ -83,16 +87,16 @@ def _pair_row(pair: Pair) -> FlatRow:
     for side, result in (("first", pair.first), ("second", pair.second)):
         facts = {**db_rows.best_row(result), **asdict(result.environment)}
         row |= {f"{side}_{name}": value for name, value in facts.items()}
-        row[side] = f"run {facts['run_id']} {facts['gpu']}"
+        row[side] = f"run {facts['run_id']} {short_gpu_name(facts['gpu'])}"
     return row
 
 
 def print_words(rows: Sequence[FlatRow]) -> None:
     """Print how often each word stands in the rows, and its meaning."""
     counts = Counter(str(row["verdict"]) for row in rows if row.get("verdict"))
-    click.echo()
-    click.echo(", ".join(f"{count} {word}" for word, count in sorted(counts.items())))
-    click.echo(WORDS)
+    say()
+    say(", ".join(f"{count} {word}" for word, count in sorted(counts.items())))
+    say(WORDS)
 
 
 def speed_up(compared: Compared | None, by: object = None) -> FlatRow:

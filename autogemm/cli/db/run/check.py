@@ -1,16 +1,16 @@
 """``autogemm db check``: are stored winners still what they were?"""
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-
-import click
 
 from autogemm.cli import command_line
 from autogemm.cli import rows as db_rows
 from autogemm.cli.db.run.changes import print_words, speed_up
+from autogemm.cli.db.run.gate import Gate
 from autogemm.cli.output import Form
+from autogemm.cli.progress import watched
+from autogemm.cli.prose import say
 from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.model.results.columns import PLACE, RATIO, row_of, under
 from autogemm.space import Family, default_families, list_families, load_family
@@ -30,6 +30,7 @@ TABLE: Columns = (
     *("problem", "provenance", "verdict", "speed_up", "speed_up_low", "speed_up_high", "by"),
     *("before_time_us", "time_us", "before_ratio", "ratio", "changed", "note"),
 )
+SHORT: Columns = ("problem", "provenance", "verdict", "speed_up", "changed", "note")
 ALL: Columns = (
     *(*PLACE, *db_rows.PROBLEM, "l2", "fill", "verdict", "speed_up", "speed_up_low"),
     *("speed_up_high", "by", "before_time_us", "time_us", "before_ratio", *RATIO),
@@ -52,27 +53,33 @@ class CheckCommand:
     trials: int
     budget_s: float | None
     certify: bool
+    gate: Gate
     db: str | None
     form: Form
 
 
 def run(command: CheckCommand) -> None:
-    """Measure the winners again, tune where asked to, and print what became of them."""
+    """Measure the winners again, tune where asked to, print what became of them, and judge it."""
+    command.gate.require()
     with ExitStack() as stack:
         store = stack.enter_context(open_database(command.db))
         named = tuple(load_family(name) for name in command.family)
         families = named or tuple(default_families())
         rechecker = _checker(stack, store, families, command)
-        rows = []
-        for winner in _with_progress(_winners(rechecker, command)):
+        stored = rechecker.winners(BestQuery(size=command.size, layout=command.layout))
+        rows, checked = [], []
+        winners = _wanted(stored, rechecker, command)
+        for winner in watched(winners, len(winners), "winners", lambda one: one.row.problem.label):
             rechecked = rechecker.recheck(winner)
+            checked.append(rechecked)
             row = _row(rechecked)
             if command.retune and rechecked.moved:
                 row |= _retuned(rechecker, winner.row, families, command)
             rows.append(row)
-    print_rows_as(rows, ALL, TABLE, command.form)
+    print_rows_as(rows, ALL, TABLE, command.form, short=SHORT)
     if rows and command.form is Form.TABLE:
         print_words(rows)
+    command.gate.finish(checked, len(stored))
 
 
 def _checker(
@@ -86,35 +93,28 @@ def _checker(
         list(at_hand),
         # A recording never changes: without a GPU it is replayed only if it is asked for.
         require_gpu=command.gpu == "auto",
-        notify=lambda notice: click.secho(notice, err=True, bold=True),
+        notify=lambda notice: say(notice, err=True, bold=True),
     )
     rounds = command.rounds
     return Rechecker(store, chosen.target, compiler, at_hand, rounds, command=command_line())
 
 
-def _winners(rechecker: Rechecker, command: CheckCommand) -> list[StoredWinner]:
+def _wanted(
+    found: list[StoredWinner], rechecker: Rechecker, command: CheckCommand
+) -> list[StoredWinner]:
     """Return the winners to measure; say how many are left out."""
-    found = rechecker.winners(BestQuery(size=command.size, layout=command.layout))
     wanted = [winner for winner in found if winner.changes or command.everything]
     name = rechecker.target.device.name
     if not found:
-        click.echo(f"no winner of {name} is stored: autogemm tune makes some", err=True)
+        say(f"no winner of {name} is stored: autogemm tune finds some", err=True)
     elif len(wanted) < len(found):
         count = len(found) - len(wanted)
-        click.echo(
+        say(
             f"{count} of {len(found)} winners of {name}: nothing has changed since they were "
             "measured (--all measures them too)",
             err=True,
         )
     return wanted
-
-
-def _with_progress(winners: list[StoredWinner]) -> Iterator[StoredWinner]:
-    """Show a bar on a terminal; elsewhere click would print its label."""
-    with click.progressbar(
-        winners, label="measuring", file=sys.stderr, hidden=not sys.stderr.isatty()
-    ) as bar:
-        yield from bar
 
 
 def _row(rechecked: Rechecked) -> FlatRow:

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from autogemm.cli.files import write_output_pieces
 from autogemm.cli.output import Form, print_rows
+from autogemm.cli.progress import watched
+from autogemm.cli.prose import say
 from autogemm.cli.rows import open_database
 from autogemm.exchange import Format, import_results, write_results
 from autogemm.model.results.outcome import Status
@@ -54,13 +54,13 @@ def run_export(command: ExportCommand) -> None:
         pieces = (piece.encode() for piece in written.pieces)
         write_output_pieces(output, pieces, force=command.force, ours=written.mark)
         if wanted is Format.JSONL and next(store.copies(query, only), None) is None:
-            click.echo("nothing matches", err=True)
+            say("nothing matches", err=True)
         elif wanted is not Format.JSONL and not store.trial_rows(query, only, limit=1):
-            click.echo("no trials match", err=True)
+            say("no trials match", err=True)
     for note in written.notes:
-        click.echo(note, err=True)
+        say(note, err=True)
     if output != "-":
-        click.echo(f"{output}: {wanted.value}, {Path(output).stat().st_size:,} bytes")
+        say(f"{output}: {wanted.value}, {Path(output).stat().st_size:,} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,14 @@ def run_import(command: ImportCommand) -> None:
     file, dry_run = command.file, command.dry_run
     wanted = Format(command.file_format) if command.file_format else None
     with _opened(command.db, dry_run) as store:
-        done = import_results(store, file, wanted, size=command.size, dry_run=dry_run)
+        done = import_results(
+            *(store, file, wanted),
+            size=command.size,
+            dry_run=dry_run,
+            watch=lambda copies, total: watched(copies, total, "records"),
+        )
     for note in done.notes:
-        click.echo(note, err=True)
+        say(note, err=True)
     new, known = done.taken.new, done.taken.known
     rows = [
         {"what": kind, "new": new.get(kind, 0), "known": known.get(kind, 0)}
@@ -91,7 +96,7 @@ def run_import(command: ImportCommand) -> None:
     if command.form is Form.TABLE:
         verb = "would add" if dry_run else "added"
         num_all = done.taken.num_new + sum(known.values())
-        click.echo(f"{file} ({done.format}): {verb} {done.taken.num_new} of {num_all} records")
+        say(f"{file} ({done.format}): {verb} {done.taken.num_new} of {num_all} records")
     if rows or command.form is not Form.TABLE:
         print_rows(rows, ("what", "new", "known"), command.form)
 

@@ -16,6 +16,7 @@ from autogemm.support.errors import NotFoundError
 
 SPEED: Columns = ("time_us", "tflops", "energy_mj", "edp_mj_us")
 TABLE: Columns = (*SPEED, "on_front", "kernel_id", "family", "config")
+SHORT: Columns = ("time_us", "energy_mj", "edp_mj_us", "on_front", "kernel_id", "config")
 COLUMNS: Columns = ("run_id", *PLACE, "name", *TABLE)
 _BASELINE: Paths = {**under("", ("name", "time_us", "energy_mj")), "family": "name"}
 
@@ -42,7 +43,7 @@ def run(command: ParetoCommand) -> None:
     if measured.finals is not None:
         rows += _baseline_rows(measured, measured.finals.baseline)
     chosen = [row for row in rows if command.of_all or row["on_front"] is not False]
-    print_rows_as(chosen, COLUMNS, TABLE, command.form)
+    print_rows_as(chosen, COLUMNS, TABLE, command.form, short=SHORT)
     if command.plot:
         content = _picture(rows, measured, Path(command.plot).suffix.lower())
         write_output(command.plot, content, force=command.force)

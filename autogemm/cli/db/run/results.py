@@ -7,12 +7,12 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-import click
-
 from autogemm.cli import rows as db_rows
 from autogemm.cli.options import MAX_NUMBER
-from autogemm.cli.output import Form, print_each, print_table
+from autogemm.cli.output import Form, print_each
+from autogemm.cli.prose import say
 from autogemm.cli.rows import Columns, FlatRow, open_database, print_readable, print_rows_as
+from autogemm.cli.table import print_table
 from autogemm.model.results.outcome import Status
 from autogemm.store import BestQuery, Store
 from autogemm.support.cells import shown
@@ -24,10 +24,8 @@ def run_best(query: BestQuery, db: str | None, form: Form) -> None:
     with open_database(db) as store:
         rows = [db_rows.best_row(row) for row in store.best(query)]
     if not rows:
-        click.echo("no results match", err=True)
-    superfluous = {name for name in db_rows.BEST_OPTIONAL if all(row[name] is None for row in rows)}
-    table = tuple(name for name in db_rows.BEST_TABLE if name not in superfluous)
-    print_rows_as(rows, db_rows.BEST, table, form)
+        say("no results match", err=True)
+    print_rows_as(rows, db_rows.BEST, db_rows.BEST_TABLE, form, short=db_rows.BEST_SHORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class ListCommand:
 
     def __post_init__(self) -> None:
         if self.status and not self.of_trials:
-            raise UsageError("--status is a trial's: add --trials")
+            raise UsageError("--status is for trials: add --trials")
 
 
 def run_list(command: ListCommand) -> None:
@@ -58,12 +56,12 @@ def run_list(command: ListCommand) -> None:
         if command.of_trials:
             trials = store.trial_rows(command.query, command.status, fetched)
             rows = [db_rows.trial_row(trial) for trial in trials]
-            columns, table = db_rows.TRIAL, db_rows.TRIAL_TABLE
+            columns, table, short = db_rows.TRIAL, db_rows.TRIAL_TABLE, db_rows.TRIAL_SHORT
         else:
             rows = [db_rows.run_row(run) for run in store.runs(command.query, fetched)]
-            columns, table = db_rows.RUN, db_rows.RUN_TABLE
+            columns, table, short = db_rows.RUN, db_rows.RUN_TABLE, db_rows.RUN_SHORT
     kind = "trials" if command.of_trials else "runs"
-    print_rows_as(rows[:limit], columns, table, command.form)
+    print_rows_as(rows[:limit], columns, table, command.form, short=short)
     _say_how_many(kind, len(rows), limit)
 
 
@@ -81,9 +79,9 @@ def _print_each_trial(command: ListCommand, fetched: int | None) -> None:
 def _say_how_many(kind: str, found: int, limit: int | None) -> None:
     """Say on standard error that nothing matches, or more than is shown."""
     if not found:
-        click.echo(f"no {kind} match", err=True)
+        say(f"no {kind} match", err=True)
     if limit is not None and found > limit:
-        click.echo(f"only the newest {limit} {kind}: --limit shows more", err=True)
+        say(f"only the newest {limit} {kind}: --limit shows more", err=True)
 
 
 def run_show(identifier: str, db: str | None, form: Form) -> None:
@@ -115,19 +113,21 @@ class Found:
     part_columns: Columns = ()
     part_table: Columns = ()
     """The columns for people, if they are others."""
+    part_short: Columns = ()
 
 
 def _find_kernel(store: Store, key: str) -> Found:
     kernel = store.stored_kernel(key)
     trials = [db_rows.trial_row(trial) for trial in store.kernel_trials(kernel.kernel_id)]
     facts = {**db_rows.latest_resources(trials), **db_rows.kernel_row(kernel)}
-    return Found(facts, db_rows.KERNEL, "trials", trials, db_rows.KERNEL_TRIAL_TABLE)
+    parts = ("trials", trials, db_rows.KERNEL_TRIAL_TABLE)
+    return Found(facts, db_rows.KERNEL, *parts, part_short=db_rows.KERNEL_TRIAL_SHORT)
 
 
 def _find_run(store: Store, key: str) -> Found:
     run = store.run(_number(key, "run"))
     finals = db_rows.finals_rows(run.finals, run.spec.problem) if run.finals else []
-    parts = ("finals", finals, db_rows.ENTRY, db_rows.ENTRY_TABLE)
+    parts = ("finals", finals, db_rows.ENTRY, db_rows.ENTRY_TABLE, db_rows.ENTRY_SHORT)
     return Found(db_rows.run_row(run), db_rows.RUN, *parts)
 
 
@@ -143,8 +143,9 @@ def _print_found(found: Found) -> None:
     fields = [{"field": name, "value": shown(readable.get(name))} for name in found.columns]
     print_table(fields, ("field", "value"))
     if found.part:
-        click.echo()
-        print_readable(found.part, found.part_table or found.part_columns, found.part_name)
+        say()
+        table = found.part_table or found.part_columns
+        print_readable(found.part, table, found.part_name, short=found.part_short)
 
 
 def _number(key: str, kind: str) -> int:
@@ -160,6 +161,7 @@ STATS: Columns = (
     *("gpu", "provenance", "num_runs", "num_problems", "num_environments", "num_trials"),
     *("num_ok", "hours", "first_at", "last_at"),
 )
+STATS_SHORT: Columns = ("gpu", "provenance", "num_runs", "num_problems", "num_trials", "hours")
 
 
 def run_stats(query: BestQuery, db: str | None, form: Form) -> None:
@@ -167,8 +169,8 @@ def run_stats(query: BestQuery, db: str | None, form: Form) -> None:
     with open_database(db) as store:
         rows = [asdict(row) for row in store.stats(query)]
     if not rows:
-        click.echo("no runs match", err=True)
-    print_rows_as(rows, STATS, STATS, form)
+        say("no runs match", err=True)
+    print_rows_as(rows, STATS, STATS, form, short=STATS_SHORT)
 
 
 def run_sql(
@@ -185,13 +187,13 @@ def run_sql(
     ]
     if form is Form.TABLE and rows:
         # Columns have a person's own names: nothing is known of what they hold.
-        print_table(rows, found.columns)
+        print_table(rows, found.columns, keep_empty=True)
     elif form is not Form.TABLE:
         print_rows_as(rows, found.columns, found.columns, form)
     if not rows:
-        click.echo("no rows", err=True)
+        say("no rows", err=True)
     if found.is_cut:
-        click.echo(f"only the first {limit} rows: --limit shows more", err=True)
+        say(f"only the first {limit} rows: --limit shows more", err=True)
 
 
 def _plain(value: Any) -> Any:

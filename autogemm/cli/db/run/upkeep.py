@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from autogemm.cli.output import Form
+from autogemm.cli.prose import say
 from autogemm.cli.rows import Columns, open_database, print_rows_as
 from autogemm.store import BestQuery, open_store, opened_copy
 from autogemm.support.errors import UsageError
@@ -26,7 +27,7 @@ def run_merge(other: str, db: str | None, form: Form) -> None:
         if merged.added[table] or merged.known[table]
     ]
     if not rows:
-        click.echo(f"{other} holds nothing", err=True)
+        say(f"{other} holds nothing", err=True)
     print_rows_as(rows, MERGED, MERGED, form)
 
 
@@ -65,11 +66,11 @@ def run_prune(command: PruneCommand) -> None:
     if command.form is not Form.TABLE:
         print_rows_as(rows, PRUNED, PRUNED, command.form)
         return
-    click.echo(f"{done} {what}; {len(found.kept)} that match are kept")
+    say(f"{done} {what}; {len(found.kept)} matching runs are kept")
     shown = rows if command.dry_run else [row for row in rows if row["state"] == "kept"]
     print_rows_as(shown[:TABLE_ROWS], PRUNED, PRUNED, Form.TABLE)
     if len(shown) > TABLE_ROWS:
-        click.echo(f"and {len(shown) - TABLE_ROWS} more: --json names all", err=True)
+        say(f"and {len(shown) - TABLE_ROWS} more: --json names all", err=True)
 
 
 def run_vacuum(db: str | None, form: Form) -> None:

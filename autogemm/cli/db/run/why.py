@@ -9,6 +9,7 @@ from autogemm.cli import rows as db_rows
 from autogemm.cli.db.run.changes import speed_up
 from autogemm.cli.insight.run.explain import print_explanation, stored_request
 from autogemm.cli.output import Form
+from autogemm.cli.prose import say
 from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.insight.analysis import Standing, standing
 from autogemm.insight.explain import Explanation, Tools, explain
@@ -18,6 +19,7 @@ NEIGHBOUR: Columns = (
     *("parameter", "before", "after", "status", "time_us", "verdict", "speed_up"),
     *("speed_up_low", "speed_up_high", "trial_id", "kernel_id", "reason"),
 )
+SHORT: Columns = ("parameter", "before", "after", "time_us", "speed_up", "reason")
 _NEIGHBOUR: Paths = {
     **under("", ("parameter", "before", "after")),
     **under("trial", ("trial_id", "kernel_id")),
@@ -43,22 +45,22 @@ def run(identifier: str, db: str | None, form: Form, *, short: bool) -> None:
     else:
         _print(kernel.kernel_id, stands, rows)
         if explained is not None:
-            click.echo()
+            say()
             print_explanation(explained)
 
 
 def _print(kernel_id: int, stands: Standing, rows: list[FlatRow]) -> None:
     place = _place(stands)
     slower = place["times_the_fastest"]
-    click.echo(
-        f"kernel {kernel_id}: place {stands.place} of {stands.num_ok} that ran well in run "
+    say(
+        f"kernel {kernel_id}: place {stands.place} of {stands.num_ok} correct kernels in run "
         f"{place['run_id']} ({stands.provenance}), {place['time_us']:.4g} us, "
         + ("the fastest" if stands.place == 1 else f"{slower:.4g} times the fastest's")
     )
-    click.echo(f"neighbours that were tried there, one parameter changed: {len(rows)}")
+    say(f"neighbours tried in that run, with one parameter changed: {len(rows)}")
     if rows:
-        click.echo()
-        print_rows_as(rows, NEIGHBOUR, NEIGHBOUR, Form.TABLE)
+        say()
+        print_rows_as(rows, NEIGHBOUR, NEIGHBOUR, Form.TABLE, short=SHORT)
 
 
 def _place(stands: Standing) -> FlatRow:

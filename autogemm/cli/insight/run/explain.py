@@ -8,14 +8,16 @@ import click
 
 from autogemm.cli.lookup import config_from, device_facts
 from autogemm.cli.options import ConfigOptions, ProblemOptions, is_typed
-from autogemm.cli.output import print_table
+from autogemm.cli.prose import say
 from autogemm.cli.rows import open_database
+from autogemm.cli.table import print_table
 from autogemm.insight.explain import (
     Explanation,
     Missing,
     Request,
     Times,
     Tools,
+    conclusion,
     explain,
     headline,
     tables,
@@ -53,7 +55,13 @@ def run(command: ExplainCommand) -> None:
     with closing(Tools.open()) as tools:
         explanation = explain(request, tools)
     if command.as_json:
-        click.echo(json.dumps(explanation.as_dict(), indent=2, default=str))
+        click.echo(
+            json.dumps(
+                {"conclusion": conclusion(explanation), **explanation.as_dict()},
+                indent=2,
+                default=str,
+            )
+        )
     else:
         print_explanation(explanation)
 
@@ -109,14 +117,17 @@ def _times(store: Store, config: Config, problem: Problem, device: Device) -> Ti
 
 
 def print_explanation(explanation: Explanation) -> None:
-    """Print all sections as tables, with the reason where one is missing."""
-    for line in headline(explanation):
+    """Print the conclusion, then all sections as tables or the reason why there is none."""
+    for line in conclusion(explanation):
         click.echo(line)
+    click.echo()
+    for line in headline(explanation):
+        say(line)
     for table in tables(explanation):
-        click.echo()
+        say()
         if table.missing:
-            click.echo(f"{table.title}: not available: {table.missing}")
+            say(f"{table.title}: not available: {table.missing}")
         else:
             print_table(table.rows, table.columns, title=table.title)
         for note in table.notes:
-            click.echo(note)
+            say(note)

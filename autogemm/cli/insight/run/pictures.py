@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from autogemm.cli.files import write_output
-from autogemm.cli.options import bench_id_of
-from autogemm.cli.output import Form, Row, print_rows, print_table
+from autogemm.cli.options import BenchName, bench_id_of
+from autogemm.cli.output import Form, print_rows
+from autogemm.cli.prose import say
 from autogemm.cli.rows import open_database
+from autogemm.cli.table import Row, print_table
+from autogemm.formats import read_bench_listing
 from autogemm.insight import analysis, plots
-from autogemm.insight.analysis import Comparison, RunTrials, Timed, compare, roofs
+from autogemm.insight.analysis import Comparison, RunTrials, Timed, compare, comparison_of, roofs
 from autogemm.insight.plots import check_plot, roofline_picture
 from autogemm.store import BestQuery, Store
 from autogemm.support.errors import UsageError
@@ -26,8 +27,9 @@ class PlotCommand:
     file: str
     x: str | None
     y: str | None
-    bench_id: int | str | None
+    bench_id: BenchName | None
     winners: bool
+    theme: str
     force: bool
     query: BestQuery
     db: str | None
@@ -48,11 +50,14 @@ class PlotCommand:
 def run_plot(command: PlotCommand) -> None:
     """Draw the picture into the file."""
     plots.check_plot(Path(command.file))
-    draw = _of_kernels if command.kind in OF_KERNELS else _of_a_run
-    with open_database(command.db) as store:
-        content, caption = draw(store, command)
+    with plots.theme(command.theme):
+        if command.kind in OF_KERNELS:
+            content, caption = _of_kernels(command)
+        else:
+            with open_database(command.db) as store:
+                content, caption = _of_a_run(store, command)
     write_output(command.file, content, force=command.force)
-    click.echo(f"{command.file}: {caption}")
+    say(f"{command.file}: {caption}")
 
 
 def _of_a_run(store: Store, command: PlotCommand) -> tuple[bytes, str]:
@@ -74,9 +79,17 @@ def _run_picture(command: PlotCommand, trials: RunTrials, family: str) -> bytes:
     return plots.heatmap_picture(command.suffix, trials, family, cells)
 
 
-def _of_kernels(store: Store, command: PlotCommand) -> tuple[bytes, str]:
-    bench_id = bench_id_of(command.bench_id)
-    found = analysis.compare(store, command.query, bench_id, winners=command.winners)
+def _compared(command: "PlotCommand | RooflineCommand") -> Comparison:
+    """Return the kernels of a file, which needs no database, or of the database."""
+    named, query = command.bench_id, command.query
+    if isinstance(named, Path):
+        return comparison_of(read_bench_listing(named, query.gpu), None, query.size)
+    with open_database(command.db) as store:
+        return compare(store, query, bench_id_of(named), winners=command.winners)
+
+
+def _of_kernels(command: PlotCommand) -> tuple[bytes, str]:
+    found = _compared(command)
     if command.kind == "sizes":
         return plots.sizes_picture(command.suffix, found), found.caption
     return plots.ladder_picture(command.suffix, found, found.sizes()[-1]), found.caption
@@ -86,6 +99,8 @@ COLUMNS = (
     *("kernel", "size", "dtype", "flop_per_byte", "bandwidth_gb_s", "tflops", "roof_tflops"),
     *("percent_of_roof", "bound_by", "provenance"),
 )
+# Without --wide.
+SHORT = ("kernel", "size", "dtype", "tflops", "percent_of_roof", "bound_by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +108,9 @@ class RooflineCommand:
     """One call of the command. Without ``file`` nothing is drawn."""
 
     file: str | None
-    bench_id: int | str | None
+    bench_id: BenchName | None
     winners: bool
+    theme: str
     force: bool
     query: BestQuery
     db: str | None
@@ -105,16 +121,15 @@ def run_roofline(command: RooflineCommand) -> None:
     """Compare kernels with their roofs, draw and print them."""
     if command.file:
         check_plot(Path(command.file))
-    with open_database(command.db) as store:
-        bench_id = bench_id_of(command.bench_id)
-        comparison = compare(store, command.query, bench_id, winners=command.winners)
+    comparison = _compared(command)
     if command.file:
-        content = roofline_picture(Path(command.file).suffix, comparison)
+        with plots.theme(command.theme):
+            content = roofline_picture(Path(command.file).suffix, comparison)
         write_output(command.file, content, force=command.force)
     rows = [_row(one, comparison) for one in comparison.timed()]
     if command.form is Form.TABLE:
         _print_roofs(comparison)
-        print_table(rows, COLUMNS[:-1])
+        print_table(rows, COLUMNS[:-1], short=SHORT)
     else:
         print_rows(rows, COLUMNS, command.form)
 
@@ -138,7 +153,7 @@ def _row(one: Timed, comparison: Comparison) -> Row:
 
 def _print_roofs(comparison: Comparison) -> None:
     slopes, ceilings = roofs(comparison.device, comparison.ceilings)
-    click.echo(comparison.caption)
+    say(comparison.caption)
     rows: list[Row] = [{"roof": slope.name, "gb_s": 1e3 * slope.tb_s} for slope in slopes]
     rows += [
         {
@@ -149,4 +164,4 @@ def _print_roofs(comparison: Comparison) -> None:
         for ceiling in ceilings
     ]
     print_table(rows, ("roof", "gb_s", "tflops", "ridge_flop_per_byte"))
-    click.echo()
+    say()

@@ -4,12 +4,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
-
 from autogemm.bench.kernels import NotForThisError, named_kernels, render_named
 from autogemm.cli.files import require_output, write_output
 from autogemm.cli.lookup import device_facts
-from autogemm.cli.output import Form, Row, print_rows
+from autogemm.cli.output import Form, print_rows
+from autogemm.cli.prose import say
+from autogemm.cli.table import Row
 from autogemm.insight.profiling import ProfileRequest, findings, profile_kernel, profile_of_page
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
@@ -44,9 +44,9 @@ class ProfileCommand:
 
     def __post_init__(self) -> None:
         if self.gpu and self.page_file is None:
-            raise UsageError("--gpu goes with --from: a profile is of the attached GPU")
+            raise UsageError("--gpu needs --from: without it the attached GPU is profiled")
         if self.save and self.page_file is not None:
-            raise UsageError("--save is for a page that is made now: there is one already")
+            raise UsageError("--save writes a new profile, --from reads an old one: leave one out")
 
 
 def run(command: ProfileCommand) -> None:
@@ -68,19 +68,19 @@ def run(command: ProfileCommand) -> None:
     if command.form is not Form.TABLE:
         print_rows(rows, COLUMNS, command.form)
         return
-    click.echo(f"{kernel}, {problem.label}, {found.device.name}, {found.profiler}")
+    say(f"{kernel}, {problem.label}, {found.device.name}, {found.profiler}")
     for row in rows:
         _print(row)
 
 
 def _print(row: Row) -> None:
     """Print topic and figure on a line, and what they mean below it."""
-    click.echo(f"\n{row['topic']}: {row['figure']}")
+    say(f"\n{row['topic']}: {row['figure']}")
     if row["says"]:
-        click.echo(f"  {row['says']}")
+        say(f"  {row['says']}")
     for name in COLUMNS[3:]:
         if row[name]:
-            click.echo(f"  {name.replace('_', ' ')}: {row[name]}")
+            say(f"  {name.replace('_', ' ')}: {row[name]}")
 
 
 def _made(kernel: str, problem: Problem, store: Store) -> tuple[Profile, str, ProfileRequest]:
@@ -107,7 +107,7 @@ def _read(
     except OSError as error:
         raise UsageError(f"cannot read {page_file}: {error.strerror}") from error
     except ValueError as error:
-        raise UsageError(f"{page_file} is no page of Nsight Compute: {error}") from error
+        raise UsageError(f"{page_file} is not a CSV page of Nsight Compute: {error}") from error
     request = _request(kernel, problem, store, device_facts(gpu or "auto"))
     found = profile_of_page(request, page, "Nsight Compute, read from a file")
     return found, page, request
@@ -116,7 +116,7 @@ def _read(
 def _request(kernel: str, problem: Problem, store: Store, device: Device) -> ProfileRequest:
     found = named_kernels((kernel,))
     if len(found) != 1 or found[0].kind is KernelKind.LIBRARY:
-        raise UsageError(f"{kernel} is no kernel of ours: name a rung, winner or kernel:ID")
+        raise UsageError(f"{kernel} is not a kernel of autogemm: name a rung, winner or kernel:ID")
     try:
         ready = render_named(found[0], problem, device, store)
     except NotForThisError as error:

@@ -2,17 +2,20 @@
 
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
-import click
 from rich.console import Console
 
 from autogemm.cli.files import require_output, write_output
-from autogemm.cli.options import bench_id_of
+from autogemm.cli.options import BenchName, bench_id_of
+from autogemm.cli.prose import say
 from autogemm.cli.rows import open_database
+from autogemm.formats import read_bench_listing
 from autogemm.insight.explain import Tools
 from autogemm.insight.report import (
     BEGINNING,
     Page,
+    bench_page,
     bench_report,
     database_report,
     render_page,
@@ -28,7 +31,7 @@ class ReportCommand:
     """One call of the command. ``bench`` is the number of a stored benchmark, or ``last``."""
 
     file: str
-    bench: int | str | None
+    bench: BenchName | None
     of_all: bool
     no_explain: bool
     force: bool
@@ -42,16 +45,21 @@ def run(command: ReportCommand) -> None:
     require_output(command.file, force=command.force, ours=BEGINNING)
     if command.bench and command.of_all:
         raise UsageError("--bench and --all exclude each other: choose one")
-    with open_database(command.db) as store:
-        if command.bench:
-            page = bench_report(store, bench_id_of(command.bench))
-        elif command.of_all:
-            page = database_report(store, command.query)
-        else:
-            page = _run_page(store, command.query, explain=not command.no_explain)
+    page = _page(command)
     content = render_page(page)
     write_output(command.file, content, force=command.force, ours=BEGINNING)
-    click.echo(f"{command.file}: {page.title}, {page.subtitle}, {len(content) / 1e6:.1f} MB")
+    say(f"{command.file}: {page.title}, {page.subtitle}, {len(content) / 1e6:.1f} MB")
+
+
+def _page(command: ReportCommand) -> Page:
+    if isinstance(command.bench, Path):
+        return bench_page(read_bench_listing(command.bench, command.query.gpu), None)
+    with open_database(command.db) as store:
+        if command.bench:
+            return bench_report(store, bench_id_of(command.bench))
+        if command.of_all:
+            return database_report(store, command.query)
+        return _run_page(store, command.query, explain=not command.no_explain)
 
 
 def _run_page(store: Store, query: BestQuery, *, explain: bool) -> Page:

@@ -4,22 +4,24 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-import click
-
 from autogemm.catalogue.gpus import find_gpu, known_gpus, roof_of
-from autogemm.cli.output import Form, Row, print_rows, print_table
+from autogemm.cli.output import Form, print_rows
+from autogemm.cli.prose import say
+from autogemm.cli.table import Row, print_table
 from autogemm.model.dtypes import DType
-from autogemm.model.hardware.device import Ceilings, Device
+from autogemm.model.hardware.device import Ceilings, Device, short_gpu_name
 from autogemm.model.results.columns import Paths, row_of, under
 from autogemm.store import open_store
 from autogemm.support.cells import shown
 from autogemm.support.errors import DeviceError
 from autogemm.targets import attached_gpus, open_gpu, recorded, why_no_gpu
 
-RECORDING_COLUMNS = ("device", "problem", "num_configs", "date", "path")
+RECORDING_COLUMNS = ("gpu", "problem", "num_configs", "date", "file", "folder")
+# Without --wide.
+RECORDING_SHORT = ("gpu", "problem", "num_configs", "file")
 _RECORDING: Paths = {
-    **under("", RECORDING_COLUMNS),
-    **{"device": "device_name", "problem": "problem_label"},
+    **under("", ("num_configs", "date")),
+    **{"problem": "problem_label", "file": "path.name", "folder": "path.parent"},
 }
 
 # Element types whose roofs are shown; those of an FP32 C are the same.
@@ -36,11 +38,12 @@ COLUMNS = (
     *("registers_per_sm", "registers_per_thread", "threads_per_sm", "threads_per_block"),
     *("source", "notes"),
 )
-# Those that fit a line.
+# Those of a table; SHORT without --wide.
 SHOWN = (
     *("short_name", "name", "arch", "num_sms", "memory_gib", "bandwidth_gb_s", "peak_f32_tflops"),
     *("ridge_f32_flop_per_byte", "peak_f16_tflops", "l2_mib", "smem_per_block_kib"),
 )
+SHORT = ("short_name", "name", "arch", "memory_gib", "bandwidth_gb_s", "peak_f32_tflops")
 _DEVICE: Paths = {
     **under("", ("name", "num_sms", "sm_clock_mhz", "memory_clock_mhz", "memory_bus_bits")),
     **{"arch": "sm", "bandwidth_gb_s": "peak_bandwidth_gb_s"},
@@ -58,18 +61,21 @@ def show_all(form: Form) -> None:
     attached = [gpu_row(one.device, kind="attached") for one in attached_gpus()]
     known = _known_rows()
     if not attached:
-        click.echo(f"No attached GPU: {why_no_gpu()}", err=True)
+        say(f"No attached GPU: {why_no_gpu()}", err=True)
     if form is not Form.TABLE:
         print_rows(attached + known, COLUMNS, form)
         return
     if attached:
-        print_table(attached, SHOWN[1:], title="Attached GPUs")
-        click.echo()
-    print_table(known, SHOWN, title="Known GPUs")
-    recordings = [row_of(one, _RECORDING) for one in recorded.list_recordings()]
+        print_table(attached, SHOWN[1:], title="Attached GPUs", short=SHORT)
+        say()
+    print_table(known, SHOWN, title="Known GPUs", short=SHORT)
+    recordings = [
+        {**row_of(one, _RECORDING), "gpu": short_gpu_name(one.device_name)}
+        for one in recorded.list_recordings()
+    ]
     if recordings:
-        click.echo()
-        print_table(recordings, RECORDING_COLUMNS, title="Recordings")
+        say()
+        print_table(recordings, RECORDING_COLUMNS, title="Recordings", short=RECORDING_SHORT)
 
 
 def _known_rows() -> list[Row]:

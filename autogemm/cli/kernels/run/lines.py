@@ -5,10 +5,10 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-import click
-
-from autogemm.cli.output import Form, print_rows, print_table
+from autogemm.cli.output import Form, print_rows
 from autogemm.cli.progress import watched
+from autogemm.cli.prose import say
+from autogemm.cli.table import print_table
 from autogemm.codegen import render
 from autogemm.emulator import Emulator
 from autogemm.model.hardware.device import Device
@@ -30,6 +30,8 @@ LINES_COLUMNS = (
     *("not_reached", "cover"),
 )
 _SUMMARY = LINES_COLUMNS[:-2]
+# Without --wide.
+SHORT = ("dtype", "config", "cases", "sources", "lines", "reached")
 _UNREACHED = ("config_idx", "problem", "first", "last", "text")
 
 
@@ -44,10 +46,10 @@ def show_lines(
     if form is not Form.TABLE:
         print_rows(rows, LINES_COLUMNS, form)
         return
-    print_rows(rows, _SUMMARY)
+    print_rows(rows, _SUMMARY, short=SHORT)
     _show_unreached(rows)
     ran, total = (sum(row[name] for row in rows) for name in ("reached", "lines"))
-    click.echo(f"\n{ran} of {total} lines of {sum(row['sources'] for row in rows)} sources ran")
+    say(f"\n{ran} of {total} lines of {sum(row['sources'] for row in rows)} sources ran")
 
 
 def _show_unreached(rows: Sequence[dict[str, Any]]) -> None:
@@ -64,7 +66,7 @@ def _show_unreached(rows: Sequence[dict[str, Any]]) -> None:
         ),
     ):
         if chosen:
-            click.echo()
+            say()
             print_table(chosen, _UNREACHED, title=title)
 
 

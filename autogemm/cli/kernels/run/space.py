@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from autogemm.cli.files import write_output
 from autogemm.cli.lookup import device_facts
 from autogemm.cli.options import ProblemOptions
-from autogemm.cli.output import Form, Row, print_rows, print_table
+from autogemm.cli.output import Form, print_rows
+from autogemm.cli.prose import say
+from autogemm.cli.table import Row, print_table
 from autogemm.formats import is_t1, read_t1, t1_text, yaml_text
 from autogemm.space import Space, build_space, load_family, parse_fix
+from autogemm.support.amounts import short_count
 from autogemm.support.errors import UsageError
 
 COLUMNS = ("kind", "name", "values", "doc", "configs")
@@ -61,25 +62,25 @@ def run(command: SpaceCommand) -> None:
         rows += [{"kind": "left_out", "name": line} for line in left_out]
         print_rows(rows, COLUMNS, command.form)
         return
-    click.echo(f"{family.name}: {family.summary}")
-    click.echo(f"for {problem.label} on {device.name}\n")
+    say(f"{family.name}: {family.summary}")
+    say(f"for {problem.label} on {device.name}\n")
     heads = {"name": "parameter", "values": "values", "doc": "meaning"}
     _print_renamed(_parameter_rows(built), heads)
-    click.echo()
+    say()
     heads = {"name": "constraint", "doc": "because", "configs": "removed"}
     _print_renamed(_constraint_rows(built), heads)
-    click.echo(
-        f"\n{built.raw_count} raw configs, {len(built)} legal, built in {seconds:.2f} s; "
-        f"{len(built.seeds)} seeds"
+    say(
+        f"\n{short_count(len(built))} legal of {short_count(built.raw_count)} configs, built in "
+        f"{seconds:.2f} s; {len(built.seeds)} seeds"
     )
     _print_left_out(left_out)
 
 
 def _print_left_out(lines: Sequence[str]) -> None:
     if lines:
-        click.echo("not in it:", err=True)
+        say("left out of it:", err=True)
     for line in lines:
-        click.echo(f"  {line}", err=True)
+        say(f"  {line}", err=True)
 
 
 def _parameter_rows(built: Space) -> list[Row]:

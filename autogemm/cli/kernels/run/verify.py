@@ -2,77 +2,71 @@
 
 import itertools
 import math
-from collections import Counter
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from dataclasses import dataclass, replace
 from typing import Any
 
-import click
-import numpy as np
-
+from autogemm.cli.kernels.run.certify import certify_kernel, stored_kernel
 from autogemm.cli.kernels.run.lines import show_lines
+from autogemm.cli.kernels.run.mutants import plant
 from autogemm.cli.lookup import device_facts, family_and_rung
-from autogemm.cli.output import Form, print_rows, print_table
-from autogemm.cli.progress import watched
-from autogemm.cli.rows import open_database
-from autogemm.codegen import render
+from autogemm.cli.output import Form, print_rows
+from autogemm.cli.progress import metered
+from autogemm.cli.prose import say
+from autogemm.cli.rows import print_readable
 from autogemm.emulator import Emulator, Mode
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.hardware.device import Device
-from autogemm.model.kernel import Candidate
-from autogemm.model.results.certificate import Verdict
+from autogemm.model.problem import Problem
 from autogemm.model.results.columns import Paths, row_of, under
-from autogemm.model.results.stored import StoredKernel
 from autogemm.model.splitting import splitting_of
-from autogemm.space import Family, launch_plan, load_family, parse_fix
-from autogemm.store import open_store
-from autogemm.support.errors import AutogemmError, DeviceError, NotFoundError, UsageError
-from autogemm.targets import choose_target, open_gpu, why_no_gpu
+from autogemm.space import Family, load_family, parse_fix
+from autogemm.support.errors import AutogemmError, DeviceError, UsageError
+from autogemm.targets import open_gpu, why_no_gpu
 from autogemm.verify import (
+    Batches,
     Case,
     CaseResult,
     CaseSet,
-    Certifier,
     Check,
     Draw,
-    Fate,
     cases_of_tuned,
+    count_cases,
     coverage_order,
+    covering_configs,
     legal_case,
     on_cpu,
     on_gpu,
     planned_cases,
     run_cases,
-    run_mutants,
     sample_configs,
     smallest_failure,
     verified_by_default,
 )
 
-CHECK_COLUMNS = ("name", "verdict", "what", "tool", "seconds")
 CASE_COLUMNS = ("on", "problem", "ok", "message", "error_over_bound", "seconds", "config")
 _CASE: Paths = {
     **under("", ("ok", "message", "seconds")),
     **{"problem": "case.problem.label", "error_over_bound": "max_error_ratio"},
 }
-MUTANT_COLUMNS = ("fate", "rule", "line", "new", "problem", "message", "seconds", "config")
-_MUTANT: Paths = {
-    **under("", ("fate", "problem", "message", "seconds")),
-    **under("mutant", ("rule", "line", "new")),
-}
-# Mutants are drawn from so many configs at most, for each of which all edge cases are rendered.
-MOST_CONFIGS = 12
-# Seconds after which a kernel with a planted bug hangs: a right one takes a few on any edge case.
-HANGS_S = 20
 SUMMARY_COLUMNS = (
     *("on", "dtype", "config", "problems", "adapted", "passed", "failed", "skipped"),
     "error_over_bound",
 )
+# `autogemm verify` without a config: no case is begun after so many seconds. With the cases under
+# way and the preparation it ends within a minute on two cores.
+BUDGET_S = 40.0
+AUTO = "auto"
+# Nine in ten cases have no more operations; they take the emulator a second or two.
+SMALL_FLOPS = 10_000_000
+# Texts are compared on a problem that has every edge.
+ANY_PROBLEM = Problem(1001, 1003, 1005)
+# Without --wide.
+SHORT = ("dtype", "config", "problems", "passed", "failed", "error_over_bound")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +80,7 @@ class VerifyCommand:
     seed: int
     dtype: str | None
     epilogue: str
+    batch: int | None
     kernel_key: str | None
     places: str
     mode: str
@@ -95,14 +90,36 @@ class VerifyCommand:
     mutants: int
     each_s: float | None
     gpu: str
+    budget: float | str | None
     db: str | None
     form: Form
 
+    @property
+    def limit_s(self) -> float:
+        """Seconds after which no further case is begun."""
+        if isinstance(self.budget, float):
+            return self.budget
+        named = (self.kernel_key, self.rung, self.sample, self.fix or None)
+        is_short = self.budget == AUTO and all(one is None for one in named)
+        return BUDGET_S if is_short else math.inf
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether time ends it, on the seeds of a family."""
+        return self.limit_s < math.inf and self.rung is None and self.sample is None
+
+    @property
+    def all_places(self) -> tuple[str, ...]:
+        """Where kernels run: cpu, gpu."""
+        return ("cpu", "gpu") if self.places == "both" else (self.places,)
+
     def __post_init__(self) -> None:
         one_config = any((self.sample is not None, self.fix, self.dtype, self.rung, self.epilogue))
+        one_config = one_config or self.batch is not None
         if self.kernel_key is not None and one_config:
             raise UsageError(
-                "--kernel names one config: leave out --rung, --sample, --fix, --dtype, --epilogue"
+                "--kernel names one config: leave out --rung, --sample, --fix, --dtype, "
+                "--epilogue, --batch"
             )
         if self.rung is not None and self.sample is not None:
             raise UsageError("--rung and --sample exclude each other: choose one")
@@ -119,7 +136,7 @@ class VerifyCommand:
 def run(command: VerifyCommand) -> None:
     """Verify, certify or plant bugs, and print. Raises AutogemmError when a case fails."""
     if command.mutate is not None:
-        plant(command, command.mutate)
+        _plant(command, command.mutate)
         return
     family, climbed = family_and_rung(command.family, command.rung)
     if command.certify and command.kernel_key is not None:
@@ -131,6 +148,9 @@ def run(command: VerifyCommand) -> None:
         kernel = stored_kernel(command.db, command.kernel_key, family)
         source = kernel.source
         sets = [cases_of_tuned(family, source.config, device, kernel.problem)]
+    elif command.is_limited and not command.lines:
+        _run_limited(command, family, device)
+        return
     else:
         sets = _sets(
             command, family, device, (climbed,) if climbed else verified_by_default(family)
@@ -138,21 +158,79 @@ def run(command: VerifyCommand) -> None:
     if command.lines:
         show_lines(family, device, sets, source, command.form)
         return
-    rows = []
-    for place in ("cpu", "gpu") if command.places == "both" else (command.places,):
-        with checker(family, place, command.mode) as check:
-            rows += verified(family, device, sets, place, check)
+    show(_verified_everywhere(command, family, device, sets, math.inf), command.form)
+
+
+def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None:
+    """Verify as much as the time allows: first configs that have all lines among them, and problems
+    that take a second or two; large problems last.
+    """
+    end = time.monotonic() + command.limit_s
+    seeds = verified_by_default(family)
+    problem = replace(ANY_PROBLEM, dtype=dtypes_of(family, command.dtype)[0])
+    first = covering_configs(family, seeds, problem)
+    others = [seed for seed in seeds if seed not in first]
+    rows: list[dict[str, Any]] = []
+    for configs, is_small in ((first, True), (others, True), (seeds, False)):
+        is_over = time.monotonic() > end or any(row["failed"] for row in rows)
+        if not rows or not is_over:
+            every = _sets(command, family, device, configs)
+            sets = [_of_size(one, is_small=is_small) for one in every]
+            rows += _verified_everywhere(command, family, device, sets, end)
     show(rows, command.form)
+    epilogue = Epilogue.parse(command.epilogue)
+    total = sum(
+        count_cases(family, config, device, dtype, epilogue)
+        for dtype in dtypes_of(family, command.dtype)
+        for config in seeds
+    ) * len(command.all_places)
+    done = sum(row["problems"] + row["skipped"] for row in rows)
+    if done < total:
+        say(
+            f"these are {done:,} of {total:,} cases, all that {command.limit_s:g} s allow; "
+            "--budget none runs every one, --budget 10m more of them",
+            err=command.form is not Form.TABLE,
+        )
+
+
+def _of_size(cases: CaseSet, *, is_small: bool) -> CaseSet:
+    chosen = (one for one in cases.cases if (one.problem.flops <= SMALL_FLOPS) is is_small)
+    return replace(cases, cases=tuple(chosen))
+
+
+def _verified_everywhere(
+    command: VerifyCommand, family: Family, device: Device, sets: Sequence[CaseSet], end: float
+) -> list[dict[str, Any]]:
+    """Return the rows of `verified` on each place that was asked for."""
+    rows = []
+    for place in command.all_places:
+        with checker(family, place, command.mode) as check:
+            rows += verified(family, device, sets, place, check, end)
+    return rows
+
+
+def _plant(command: VerifyCommand, name: str) -> None:
+    family, device = load_family(name), device_facts(command.gpu)
+    sets = _sets(command, family, device, verified_by_default(family))
+    draw = Draw(command.mutants, command.seed, command.each_s or math.inf)
+    plant(family, device, sets, draw, command.form)
 
 
 def _sets(
-    command: VerifyCommand, family: Family, device: Device, seeds: tuple[Config, ...]
+    command: VerifyCommand, family: Family, device: Device, seeds: Sequence[Config]
 ) -> list[CaseSet]:
     """Return the edge cases of the configs that the command is about, for each element type."""
     narrowed = parse_fix(family, command.fix)
     epilogue = Epilogue.parse(command.epilogue)
+    count = command.batch
+    batches = None if count is None else Batches.ALL
+
+    def planned(config: Config, dtype: DType) -> tuple[Case, ...]:
+        found = planned_cases(family, config, device, dtype, (), epilogue, batches)
+        return found if count is None else tuple(case.with_products(count) for case in found)
+
     return [
-        CaseSet(config, each, planned_cases(family, config, device, each, (), epilogue))
+        CaseSet(config, each, planned(config, each))
         for each in dtypes_of(family, command.dtype)
         for config in (
             changed(seeds, narrowed)
@@ -160,29 +238,6 @@ def _sets(
             else sample_configs(family, device, command.sample, command.seed, narrowed, each)
         )
     ]
-
-
-def plant(command: VerifyCommand, name: str) -> None:
-    """Plant bugs in a family's kernels; print each that survived, and how many were caught."""
-    family = load_family(name)
-    device = device_facts(command.gpu)
-    sets = _sets(command, family, device, verified_by_default(family))
-    order = np.random.default_rng(command.seed).permutation(len(sets))[:MOST_CONFIGS]
-    draw = Draw(command.mutants, command.seed, command.each_s or math.inf)
-    chosen = [sets[index] for index in order]
-    # Executables of wrong kernels are of no use to later runs.
-    with TemporaryDirectory() as folder:
-        found = run_mutants(family, device, Emulator(Path(folder), HANGS_S), chosen, draw)
-        results = list(watched(found, draw.count, "mutants"))
-    rows = [{**row_of(one, _MUTANT), "config": one.mutant.config.as_dict()} for one in results]
-    if command.form is not Form.TABLE:
-        print_rows(rows, MUTANT_COLUMNS, command.form)
-        return
-    missed = [row for row in rows if row["fate"] in {Fate.SURVIVED, Fate.OUT_OF_TIME}]
-    if missed:
-        print_table(missed, ("fate", "rule", "line", "new", "seconds"), title="Not caught")
-    numbers = Counter(one.fate for one in results)
-    click.echo(", ".join(f"{numbers[fate]} {fate}" for fate in Fate if numbers[fate]))
 
 
 def dtypes_of(family: Family, label: str | None) -> list[DType]:
@@ -199,54 +254,7 @@ def dtypes_of(family: Family, label: str | None) -> list[DType]:
     return [DType.parse(label)]
 
 
-def stored_kernel(db: str | None, key: str, family: Family) -> StoredKernel:
-    """Return a kernel of the database. Raises NotFoundError for one of another family."""
-    with open_database(db) as store:
-        kernel = store.stored_kernel(key)
-    if kernel.source.family != family.name:
-        raise NotFoundError(
-            f"kernel {key} is of the family {kernel.source.family}, not {family.name}: give "
-            "--family"
-        )
-    return kernel
-
-
-def certify_kernel(db: str | None, key: str, family: Family, form: Form) -> None:
-    """Make, store and print a certificate. Raises AutogemmError when the kernel fails.
-
-    Raises DeviceError without a GPU of the model that the kernel was tuned on, NotFoundError for a
-    kernel that this version of the family does not emit.
-    """
-    kernel = stored_kernel(db, key, family)
-    source, problem = kernel.source, kernel.problem
-    if render(family, source.config, problem).code != source.code:
-        raise NotFoundError(
-            f"kernel {key} was emitted by another version of the family {family.name}: tune again"
-        )
-    run_id = kernel.run_id
-    if run_id is None:
-        raise NotFoundError(
-            f"kernel {key} was benchmarked or profiled and never tuned: a certificate belongs to a "
-            "run, tune first"
-        )
-    target = choose_target(kernel.device.name, [family.name]).target
-    compiler = target.compiler()
-    assert compiler is not None, "a GPU was named"
-    with closing(target), closing(compiler):
-        compiled = compiler.compile(source, target.device.sm)
-        plan = launch_plan(family, source.config, problem)
-        certifier = Certifier(
-            family, target, compiler, progress=lambda step: click.echo(f"{step} ...", err=True)
-        )
-        certificate = certifier.certify(Candidate(source, plan, compiled), problem)
-    with open_store(db) as store:
-        store.record_certificate(run_id, source.sha256, certificate)
-    print_rows([asdict(check) for check in certificate.checks], CHECK_COLUMNS, form)
-    if certificate.verdict is Verdict.FAILED:
-        raise AutogemmError(f"kernel {key} fails: {certificate.reason}")
-
-
-def changed(seeds: tuple[Config, ...], fix: dict[str, tuple[Value, ...]]) -> list[Config]:
+def changed(seeds: Sequence[Config], fix: dict[str, tuple[Value, ...]]) -> list[Config]:
     """Return every seed with every combination of the values in ``fix``, each once."""
     configs = [
         Config.of(seed.family, seed.as_dict() | dict(zip(fix, values, strict=True)))
@@ -268,10 +276,16 @@ def checker(family: Family, place: str, mode: str) -> Iterator[Check]:
         yield on_gpu(family, target, compiler)
 
 
-def verified(
-    family: Family, device: Device, sets: Sequence[CaseSet], place: str, check: Check
+def verified(  # noqa: PLR0913, PLR0917  # what is run, where, and until when
+    family: Family,
+    device: Device,
+    sets: Sequence[CaseSet],
+    place: str,
+    check: Check,
+    end: float,
 ) -> list[dict[str, Any]]:
-    """Run all configs' cases on one place, in the order of coverage, until one fails.
+    """Run all configs' cases on one place, in the order of coverage, until one fails or
+    `time.monotonic` is past ``end``.
 
     Returns a row of the summary for each config of which a case was run, or all were skipped.
     """
@@ -289,8 +303,9 @@ def verified(
     done: list[list[CaseResult]] = [[] for _ in sets]
     skipped = [each.num_skipped for each in sets]
     failure: tuple[int, CaseResult] | None = None
-    with closing(results):
-        for (index, _), result in zip(ordered, results, strict=True):
+    with closing(results), metered(len(ordered), f"cases on the {place.upper()}") as show_progress:
+        for number, ((index, case), result) in enumerate(zip(ordered, results, strict=True), 1):
+            show_progress(number, case.problem.label)
             if result is None:
                 skipped[index] += 1
                 continue
@@ -298,12 +313,14 @@ def verified(
             if not result.ok:
                 failure = index, result
                 break
+            if time.monotonic() > end:
+                break
     before = sum(each.num_skipped for each in sets)
     left = len(ordered) - sum(map(len, done)) - (sum(skipped) - before)
     return [
         {
             "on": place,
-            "config": each.config.label,
+            "config": each.config,
             "dtype": each.dtype.label,
             "problems": len(done[index]),
             "adapted": sum(result.case.config != each.config for result in done[index]),
@@ -332,13 +349,13 @@ def show(rows: list[dict[str, Any]], form: Form) -> None:
         ]
         print_rows(cases, CASE_COLUMNS, form)
     else:
-        print_rows(rows, SUMMARY_COLUMNS)
+        print_readable(rows, SUMMARY_COLUMNS, short=SHORT)
     failed = sum(row["failed"] for row in rows)
     total = sum(row["problems"] for row in rows)
     for row in rows:
         smallest: CaseResult | None = row["smallest"]
         if smallest is not None:
-            click.echo(
+            say(
                 f"failed on {row['on']}, smallest problem found: {smallest.case.problem.label}\n"
                 f"  {smallest.case.config.label}\n  {smallest.message}",
                 err=True,
@@ -349,7 +366,7 @@ def show(rows: list[dict[str, Any]], form: Form) -> None:
     if not total:
         raise UsageError("no edge case is legal for any of these configs: nothing was run")
     if form is Form.TABLE:
-        click.echo(f"\n{total} cases passed, {sum(row['skipped'] for row in rows)} skipped")
+        say(f"\n{total} cases passed, {sum(row['skipped'] for row in rows)} skipped")
         how = (splitting_of(row["cases"][0].case.config) for row in rows if row["cases"])
         for words in dict.fromkeys(one.words for one in how if one is not None):
-            click.echo(words)
+            say(words)

@@ -1,0 +1,1 @@
+"""``autogemm cache``: what the package keeps on disk."""

@@ -1,0 +1,47 @@
+"""``autogemm verify --mutate``: plants bugs in kernels and shows those that no edge case finds."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from autogemm.cli.output import Form, print_rows
+from autogemm.cli.progress import watched
+from autogemm.cli.prose import say
+from autogemm.cli.table import print_table
+from autogemm.emulator import Emulator
+from autogemm.model.hardware.device import Device
+from autogemm.model.results.columns import Paths, row_of, under
+from autogemm.space import Family
+from autogemm.verify import CaseSet, Draw, Fate, run_mutants
+
+MUTANT_COLUMNS = ("fate", "rule", "line", "new", "problem", "message", "seconds", "config")
+_MUTANT: Paths = {
+    **under("", ("fate", "problem", "message", "seconds")),
+    **under("mutant", ("rule", "line", "new")),
+}
+# Mutants are drawn from so many configs at most, for each of which all edge cases are rendered.
+MOST_CONFIGS = 12
+# Seconds after which a kernel with a planted bug hangs: a right one takes a few on any edge case.
+HANGS_S = 20
+
+
+def plant(family: Family, device: Device, sets: Sequence[CaseSet], draw: Draw, form: Form) -> None:
+    """Plant bugs in a family's kernels; print each that survived, and how many were caught."""
+    order = np.random.default_rng(draw.seed).permutation(len(sets))[:MOST_CONFIGS]
+    chosen = [sets[index] for index in order]
+    # Executables of wrong kernels are of no use to later runs.
+    with TemporaryDirectory() as folder:
+        found = run_mutants(family, device, Emulator(Path(folder), HANGS_S), chosen, draw)
+        results = list(watched(found, draw.count, "mutants"))
+    rows = [{**row_of(one, _MUTANT), "config": one.mutant.config.as_dict()} for one in results]
+    if form is not Form.TABLE:
+        print_rows(rows, MUTANT_COLUMNS, form)
+        return
+    missed = [row for row in rows if row["fate"] in {Fate.SURVIVED, Fate.OUT_OF_TIME}]
+    if missed:
+        print_table(missed, ("fate", "rule", "line", "new", "seconds"), title="Not caught")
+    numbers = Counter(one.fate for one in results)
+    say(", ".join(f"{numbers[fate]} {fate}" for fate in Fate if numbers[fate]))

@@ -1,0 +1,1 @@
+"""``autogemm record``."""

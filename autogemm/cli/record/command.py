@@ -1,0 +1,38 @@
+"""Options and help of ``autogemm record``."""
+
+from typing import Any
+
+import click
+
+from autogemm.cli.options import stored_options
+
+
+@click.command()
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM...]")
+@click.option("-o", "--out", default="shapes.jsonl", show_default=True, help="The file to write.")
+@click.option("--force", is_flag=True, help="Replace a file that is no recording.")
+@click.option(
+    "--report",
+    metavar="FILE",
+    help="Say what the results in the database are worth to the program of this recording.",
+)
+@click.option("--gpu", metavar="NAME", help="With --report: results of this GPU.")
+@stored_options
+def record(**values: Any) -> None:
+    """Write which GEMMs a program of PyTorch calls: sizes, layouts, types, epilogues, times.
+
+    PROGRAM runs as it is, and so do the Python processes that it starts. Times are of CUDA events
+    where tensors are on a GPU; otherwise they are wall time of this CPU, and say no more than which
+    products count. An activation or a bias that alone reads a product counts to it.
+
+    `autogemm tune --problems FILE` then tunes what was called, the longest time first.
+
+    \b
+    Examples:
+      autogemm record -- python serve.py --tokens 2048
+      autogemm tune --problems shapes.jsonl --total 30m
+      autogemm record --report shapes.jsonl
+    """
+    from autogemm.cli.record.run import RecordCommand, run
+
+    run(RecordCommand(**values))
