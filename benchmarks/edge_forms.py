@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from autogemm.catalogue.gpus import find_device
-from autogemm.cli.output import print_table
+from autogemm.cli.table import print_table
 from autogemm.compile import Compiler
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device

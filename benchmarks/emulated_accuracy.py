@@ -19,6 +19,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from autogemm.catalogue.palette import LIGHT
 from autogemm.cli.output import print_rows
 from autogemm.codegen import render
 from autogemm.compile import Compiler
@@ -212,8 +213,9 @@ def draw_errors(figure: "Figure", rows: list[dict[str, str]]) -> None:
     """Above in the norm of Frobenius, below the largest component; against K, then the spread."""
     from matplotlib.ticker import NullFormatter
 
-    from autogemm.insight.plots.drawing import GRID, LINES, MARKERS, titled
+    from autogemm.insight.plots.drawing import LINES, MARKERS, titled
 
+    roles = list(LIGHT.roles())
     figure.set_size_inches(14.0, 7.0)
     panels = [(fill, "depth", "k") for fill in FILLS] + [("wide", "spread", "spread")]
     axes = figure.subplots(2, len(panels), sharey="row", squeeze=False)
@@ -225,12 +227,12 @@ def draw_errors(figure: "Figure", rows: list[dict[str, str]]) -> None:
                 points = [row for row in chosen if row["kernel"] == kernel]
                 at, errors = ([float(row[name]) for row in points] for name in (x, measure))
                 look = {"linestyle": LINES[i % len(LINES)], "marker": MARKERS[i % len(MARKERS)]}
-                black = kernel == BASELINE
-                place.plot(at, errors, label=kernel, color="black" if black else f"C{i}", **look)
+                hue = LIGHT.ink if kernel == BASELINE else roles[i % len(roles)]
+                place.plot(at, errors, label=kernel, color=hue, **look)
             place.set_yscale("log")
             place.yaxis.set_major_formatter("{x:.0e}")
             place.yaxis.set_minor_formatter(NullFormatter())
-            place.grid(**GRID)
+            place.grid()
             if sweep == "depth":
                 place.set_xscale("log", base=2)
                 place.set_xticks(DEPTHS, map(str, DEPTHS), fontsize="small")

@@ -23,7 +23,7 @@ python=${PYTHON:-python3}
 with_dependencies=(alembic colorlog jsonschema platformdirs pydantic sqlalchemy)
 # Their dependencies are on the box, or above, or not needed for what is done here: Kernel Tuner, to
 # compare with, uses pandas and pymoo in strategies that are not compared.
-without_dependencies=(kernel-tuner nvidia-cutlass optuna plotly pygments python-constraint2 xmltodict)
+without_dependencies=(kernel-tuner nvidia-cutlass optuna pygments python-constraint2 xmltodict)
 # Dask, for `autogemm tune --gpu all`, and what it needs that is not on the box.
 without_dependencies+=(cloudpickle dask distributed fsspec locket msgpack partd psutil sortedcontainers)
 without_dependencies+=(tblib toolz tornado urllib3 zict)

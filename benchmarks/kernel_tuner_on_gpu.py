@@ -28,7 +28,7 @@ from typing import Any
 import click
 import numpy as np
 
-from autogemm.cli.output import print_table
+from autogemm.cli.table import print_table
 from autogemm.compile import Compiler
 from autogemm.model.config import Config
 from autogemm.model.kernel import LaunchPlan

@@ -17,7 +17,7 @@ from multiprocessing.synchronize import Barrier
 
 import click
 
-from autogemm.cli.output import print_table
+from autogemm.cli.table import print_table
 from autogemm.model.problem import Problem
 from autogemm.space import load_family
 from autogemm.store import BestQuery, Store, open_store

@@ -31,7 +31,7 @@ from sqlalchemy import Connection, create_engine
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main as autogemm
-from autogemm.cli.output import print_table
+from autogemm.cli.table import print_table
 from autogemm.formats import read_recording
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment, Telemetry
@@ -276,6 +276,7 @@ def _add_runs(
                     "time_us": None if is_wrong else time_us,
                     "compile_seconds": 0.4,
                     "measure_seconds": 0.05,
+                    "pace": 1.0,
                     "finished_at": began + timedelta(seconds=number),
                     "max_abs_error": 1e-4,
                     "max_error_ratio": 0.3,

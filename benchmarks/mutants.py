@@ -23,7 +23,8 @@ import numpy as np
 import yaml
 
 from autogemm.catalogue.gpus import find_device
-from autogemm.cli.kernels.run.verify import HANGS_S, MOST_CONFIGS, dtypes_of
+from autogemm.cli.kernels.run.mutants import HANGS_S, MOST_CONFIGS
+from autogemm.cli.kernels.run.verify import dtypes_of
 from autogemm.emulator import Emulator
 from autogemm.space import load_family
 from autogemm.verify import (

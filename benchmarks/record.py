@@ -45,6 +45,7 @@ from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.cuda import CudaTarget
 from autogemm.tuning import TrialDone, TuneRequest
 from autogemm.tuning.finals import finalists
+from autogemm.tuning.loop.gpus import Gpus
 from autogemm.tuning.loop.joint import JointSearch
 from autogemm.tuning.loop.ledger import Ledger
 from autogemm.tuning.loop.pipeline import Limits, Pipeline
@@ -224,9 +225,10 @@ def measure_all(job: Job) -> None:
     num_before = len(ledger.outcomes)
     click.echo(f"{request.problem.label}: {num_legal} legal configs, {num_before} measured before")
     job.baseline.note(num_before, job.target.baseline_us)
+    gpus = Gpus([job.target])
     pipeline = Pipeline(
         Builder(request.families, request.problem, job.target.device, job.compiler),
-        job.target,
+        gpus,
         cast(JointSearch, Everything(job.space, ledger, request.seed)),
         ledger,
         limits=Limits(budget_s=request.budget_s or math.inf, ahead=2 * job.compiler.threads),
@@ -239,7 +241,7 @@ def measure_all(job: Job) -> None:
         job.baseline.save()
     done = len(ledger.outcomes)
     rate = (done - num_before) / pipeline.elapsed_s
-    busy = 100 * pipeline.busy_s / pipeline.elapsed_s
+    busy = 100 * gpus.busy_s / pipeline.elapsed_s
     click.echo(f"{done} of {num_legal} configs; {rate:.1f}/s, GPU busy {busy:.0f} % of the time")
     if done < num_legal:
         raise AutogemmError(

@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from autogemm.cli.output import print_table
+from autogemm.cli.table import print_table
 from autogemm.compile import Compiler
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem

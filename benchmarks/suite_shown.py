@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from autogemm.catalogue.palette import LIGHT
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Problem
 
@@ -114,7 +115,7 @@ def _bytes_line(row: Row, copy_gb_s: float) -> str:
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
-    """A bar a shape, the best first; readable without colour."""
+    """A bar a shape, the best first; in blue where it is faster, in orange where it is not."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -123,9 +124,10 @@ def plot(results: dict[str, Any], path: Path) -> None:
     rows = sorted(results["rows"], key=lambda row: -row["ratio"])
     figure, axes = pyplot.subplots(figsize=(8, 0.28 * len(rows) + 1.2))
     names, ratios = [row["shape"] for row in rows], [row["ratio"] for row in rows]
-    bars = axes.barh(names, ratios, color="0.55", edgecolor="0.2")
+    hues = [LIGHT.own if ratio >= 1 else LIGHT.baseline for ratio in ratios]
+    bars = axes.barh(names, ratios, color=hues)
     axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
-    axes.axvline(1.0, color="black", linewidth=1)
+    axes.axvline(1.0, color=LIGHT.ink, linewidth=1)
     axes.invert_yaxis()
     axes.set_xlabel(f"speed over {_baseline(results)}\n{results['gpu']}, {results['date']}")
     axes.margins(x=0.1)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 
-from autogemm.cli.output import print_table
+from autogemm.cli.table import print_table
 from autogemm.compile import Compiler
 from autogemm.formats import Recording, read_recording
 from autogemm.model.config import Config
