@@ -1,4 +1,5 @@
-# `make tune` sets up and runs the main job; `make test` sets up and runs every check.
+# `make tune` sets up and runs the main job; `make test` sets up and runs every check;
+# `make docs` builds the website.
 # Both work in a fresh clone. PYTHON chooses the interpreter, SIZE the problem.
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 EXTRA := plot,report$(if $(shell command -v nvidia-smi),$(comma)cuda12)
 TUNE_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRA))
 
-.PHONY: tune test mutate clean
+.PHONY: tune test docs mutate clean
 
 tune: $(TUNE_STAMP)
 	$(BIN)/autogemm tune --gpu auto --size $(SIZE)
@@ -23,7 +24,13 @@ test: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks
 	$(BIN)/clang-format --dry-run --Werror tests/golden/*.cu
-	$(BIN)/pytest -n auto --maxprocesses 8 -rs
+	$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile -rs
+
+# The website, in build/docs; a broken link is an error.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python docs/site/stage.py build/docs-source
+	$(BIN)/python docs/site/reference.py build/docs-source
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site build/docs-source build/docs
 
 # Planted bugs that no test sees; MODULES="tuning dispatch/learning", SAMPLE=60 for so many of them.
 mutate: $(VENV)/.installed-dev $(VENV)/.installed-mutate
@@ -38,6 +45,10 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
 
+$(VENV)/.installed-docs: pyproject.toml | $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
+
 $(VENV)/.installed-mutate: pyproject.toml | $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[mutate]'
 	touch $@
@@ -46,4 +57,4 @@ $(VENV):
 	$(PYTHON) -m venv $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis best.cu best
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis best.cu best
