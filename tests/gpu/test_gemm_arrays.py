@@ -226,7 +226,13 @@ def test_torch_graphs_and_gradients() -> None:
     assert_close(out.cpu().numpy(), expected)
     weight = torch.nn.Parameter(b)
     with pytest.raises(UsageError, match="no gradients"):
-        autogemm.gemm(a, weight)
+        autogemm.gemm(a, weight, out)
+    autogemm.gemm(a, weight).backward(out)
+    assert_close(weight.grad.cpu().numpy(), (a.double().T @ out.double()).cpu().numpy())
+    compiled = torch.compile(autogemm.gemm, mode="reduce-overhead", fullgraph=True)
+    for _ in range(3):
+        with torch.no_grad():
+            assert_close(compiled(a, weight).cpu().numpy(), expected)
     with torch.no_grad():
         assert_close(autogemm.gemm(a, weight).cpu().numpy(), expected)
     with pytest.raises(UsageError, match="not on a GPU"):

@@ -159,3 +159,43 @@ class GivesNoMemory(SlowToFree):
 class DeadOnStart(FakeBackend):
     def start(self, request: Start) -> Started:
         os._exit(7)
+
+
+class OneOfSeveral(FakeBackend):
+    """A GPU for the tiny family, each 5 % slower than the one before. It notes its workers.
+
+    A GPU of which there is a file ``LOG.gone-NUMBER`` starts no worker.
+    """
+
+    def start(self, request: Start) -> Started:
+        self.slower = 1 + request.device_index / 20
+        note(f"worker {request.device_index} {os.getpid()}")
+        if Path(f"{os.environ['FAKE_BACKEND_LOG']}.gone-{request.device_index}").exists():
+            raise DeviceError("it has fallen off the bus")
+        return Started(FAKE_DEVICE, Environment(driver="1"))
+
+    def prepare(self, request: Prepare) -> Prepared:
+        return Prepared(100.0 * self.slower)
+
+    def measure(self, request: Measure) -> Measured:
+        config = request.candidate.config
+        note(f"begins {config}")
+        time.sleep(0.02)
+        outcome = outcome_without_times(request.candidate, Status.OK, "")
+        own_us = self.slower * (50.0 + int(config["BM"]) + int(config["BN"]) / int(config["U"]))
+        measurement = Measurement((own_us,), Provenance.MEASURED)
+        return Measured(replace(outcome, measurement=measurement), 100.0 * self.slower)
+
+    def finals(self, request: RunFinals) -> Finals:
+        from autogemm.model.results.finals import FinalsSamples, decide
+
+        note("finals")
+        entries, own = decide(
+            FinalsSamples("baseline", None, "", (100.0,) * request.rounds),
+            [
+                FinalsSamples("one", one.config, one.source.sha256, (50.0,) * request.rounds)
+                for one in request.candidates
+            ],
+            0,
+        )
+        return Finals(entries, own, request.rounds, Provenance.MEASURED)

@@ -36,7 +36,7 @@ class ClusterTarget(SizedTarget):
         folder = Path(os.environ[FOLDER])
         delay = folder / "delay"
         super().__init__(delay_s=float(delay.read_text()) if delay.exists() else 0.0)
-        self._folder, self._number = folder, number
+        self._folder, self.number = folder, number
         self._holds = folder / f"hold-{number}"
         if (folder / f"absent-{number}").exists():
             raise DeviceError(f"GPU {number} does not answer")
@@ -54,14 +54,14 @@ class ClusterTarget(SizedTarget):
         times = self._folder / "times.log"
         if times.exists():
             with times.open("a") as log:
-                log.write(f"{self._number} {time.time():.6f} {which}\n")
+                log.write(f"{self.number} {time.time():.6f} {which}\n")
 
     def measure(self, *arguments: Any) -> Outcome:
         (candidate, _) = arguments
-        if (self._folder / f"broken-{self._number}").exists():
+        if (self._folder / f"broken-{self.number}").exists():
             raise DeviceError("the GPU has fallen off the bus")
         with (self._folder / "measured.log").open("a") as log:
-            log.write(f"{self._number} {os.getpid()} {self.problem.m} {candidate.config}\n")
+            log.write(f"{self.number} {os.getpid()} {self.problem.m} {candidate.config}\n")
         outcome = super().measure(*arguments)
         if self._holds.exists() and len(self.measured) == int(self._holds.read_text()):
             wait_until((self._folder / "go").exists, "the test lets the GPU go on")

@@ -30,7 +30,7 @@ def attached(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_gpu_says_why_and_lists_the_catalogue() -> None:
-    result = CliRunner().invoke(main, ["gpus"])
+    result = CliRunner().invoke(main, ["gpus", "--wide"])
     assert result.exit_code == 0
     assert result.stderr == "No attached GPU: no NVIDIA driver\n"
     assert "no NVIDIA driver" not in result.stdout
@@ -81,7 +81,7 @@ def test_recordings_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorded, "list_recordings", lambda: [recording])
     output = CliRunner().invoke(main, ["gpus"]).stdout
     (line,) = (line for line in output.splitlines() if "x.json.gz" in line)
-    assert all(text in line for text in ("NVIDIA H100 80GB HBM3", "1024 nn f32", "3210"))
+    assert all(text in line for text in ("H100 ", "1024 nn f32", "3210"))
 
 
 def test_one_gpu_with_its_facts_peaks_ridges_and_source() -> None:

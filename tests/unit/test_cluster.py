@@ -6,9 +6,13 @@ The workers here answer at once, in this process; `test_cluster_faults` has real
 import dataclasses
 import importlib
 import io
+import json
+import multiprocessing
 import os
 import pickle
+import signal
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +25,7 @@ from fake_target import FakeCompiler, tiny_family, tiny_space
 from rich.console import Console
 from rich.progress import Progress, TextColumn
 from sized_target import SizedTarget, requests_for, swept
+from waiting import PATIENCE_S
 
 import autogemm.cluster.crew
 from autogemm.catalogue.gpus import find_device
@@ -31,9 +36,11 @@ from autogemm.cluster.crew import Crew, shared_cores
 from autogemm.cluster.files import take_run
 from autogemm.cluster.history import history_of, parts_folder, recovered
 from autogemm.cluster.messages import Done, Work
+from autogemm.model.hardware.device import Device
 from autogemm.model.results.outcome import Environment, Measurement, Outcome, Provenance, Status
 from autogemm.store import RunState, Store, open_store
 from autogemm.support.errors import ClusterError, DeviceError, UsageError
+from autogemm.support.installing import how_to_install
 from autogemm.support.interrupt import RemoteCtrlC, stop_on_ctrl_c
 from autogemm.targets import choose
 from autogemm.tuning import (
@@ -419,14 +426,45 @@ def test_what_cannot_be_done_is_one_line(
     assert words in result.stderr.strip().splitlines()[-1]
 
 
-def attach_two(monkeypatch: pytest.MonkeyPatch, count: int = 2) -> None:
+def attach_gpus(monkeypatch: pytest.MonkeyPatch, *devices: Device) -> None:
+    def opened(number: int) -> SizedTarget:
+        target = SizedTarget(delay_s=0.002)
+        target.number = number
+        return target
+
     fakes: Any = SimpleNamespace(
-        attached_devices=lambda: [PLACE.device] * count,
+        attached_devices=lambda: list(devices),
         why_no_device=lambda: "none is attached",
-        Target=lambda number: SizedTarget(),
+        Target=opened,
     )
     monkeypatch.setitem(sys.modules, "fake_gpus_for_cluster", fakes)
     monkeypatch.setattr(choose, "GPU_TARGETS", {"fake": "fake_gpus_for_cluster:Target"})
+
+
+def attach_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    attach_gpus(monkeypatch, PLACE.device, PLACE.device)
+
+
+def test_a_worker_that_starts_again_at_the_end_is_ended_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+
+    class SlowToClose:
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            started.start()
+
+        def close(self, timeout: float) -> None:
+            raise TimeoutError(f"timed out after {timeout:g} s.")
+
+    attach_two(monkeypatch)
+    monkeypatch.setattr(autogemm.cluster.crew, "SpecCluster", SlowToClose)
+    client = contextmanager(lambda *arguments, **options: iter([object()]))
+    monkeypatch.setattr(autogemm.cluster.crew, "Client", client)
+    with autogemm.cluster.crew.opened_crew(ClusterRequest("all"), "session"):
+        assert started.is_alive()
+    started.join(PATIENCE_S)
+    assert started.exitcode == -signal.SIGKILL
 
 
 def test_without_dask_it_says_what_to_install(
@@ -440,23 +478,38 @@ def test_without_dask_it_says_what_to_install(
     importlib.import_module("autogemm.cluster")
     result = run_cli(tmp_path, "--gpu", "all", *MANY)
     assert result.exit_code == 1
-    assert "needs Dask: pip install 'autogemm[cluster]'" in result.stderr.splitlines()[-1]
+    assert f"needs Dask: {how_to_install('cluster')}" in result.stderr.splitlines()[-1]
 
 
 def test_without_a_gpu_all_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    attach_two(monkeypatch, 0)
+    attach_gpus(monkeypatch)
     result = run_cli(tmp_path, "--gpu", "all", *MANY)
     assert (result.exit_code, result.stderr.strip()) == (1, "Error: no GPU: none is attached")
 
 
-def test_one_problem_is_tuned_by_one_gpu_and_says_so(
+def test_one_problem_is_spread_over_gpus_of_one_model(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    attach_two(monkeypatch)
-    words = ("--size", "128", "--trials", "3", "--no-certify", "--rounds", "2")
-    result = run_cli(tmp_path, "--gpu", "1,0", *words)
+    h100 = PLACE.device
+    attach_gpus(monkeypatch, h100, h100, dataclasses.replace(h100, name="another"))
+    words = ("--size", "128", "--trials", "9", "--no-certify", "--rounds", "2", "--finalists", "1")
+    result = run_cli(tmp_path, "--gpu", "1,0,2", *words, "--json")
     assert result.exit_code == 0, result.output
-    assert "one problem is tuned by one GPU: using GPU 1, and not --gpu 1,0" in result.stderr
+    assert result.stderr.splitlines()[0] == (
+        f"GPU 2 is left out: it is a another, and GPU 1 is a {h100.name}; times of one model "
+        "compare"
+    )
+    found = json.loads(result.stdout)
+    assert found["trials_by_gpu"].keys() == {"0", "1"}
+    # On the GPU for 2 ms, and each other phase is there.
+    phases = ("ask", "render", "compile", "hand over", "store", "tell", "idle")
+    assert set(phases) <= found["ms_by_phase"].keys()
+    assert found["ms_by_phase"]["hand over"] >= 2.0
+    assert 0.0 < found["gpu_busy"] <= 1.0
+    assert "GPU 0: " in result.stderr
+
+    frugal = run_cli(tmp_path, "--gpu", "all", *words, "--json", "--objective", "energy")
+    assert "with --objective energy one problem is tuned by GPU 0" in frugal.stderr
 
 
 def test_a_number_and_all_exclude_what_makes_no_sense() -> None:

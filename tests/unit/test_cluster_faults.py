@@ -18,6 +18,7 @@ from fake_target import NUM_KERNELS, NUM_LEGAL
 from waiting import PATIENCE_S, has_ended, wait_until
 
 from autogemm.cli import main
+from autogemm.store import RunState, open_store
 from autogemm.targets import choose
 
 HERE = Path(__file__).parent
@@ -123,6 +124,42 @@ def test_kill_9_of_a_worker_costs_the_candidate_on_its_gpu(tmp_path: Path) -> No
     assert err.count("tuning ") == len(SIZES)
     assert "Traceback" not in err
     assert not (tmp_path / "t.db.parts").exists()
+
+
+def test_kill_9_of_one_of_four_workers_that_write_to_postgresql(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    (tmp_path / "hold-0").write_text("9")
+    words = ("--gpu", "all", "--json", "--fix", "ECHO=0", "--size", "1024x512x256")
+    run = Run(tmp_path, 4, *words, "--db", postgres_url)
+    worker = run.wait_for(0, 9)
+    # What is measured and not stored would be measured again, too.
+    problem = int(next(one for one in measured(tmp_path) if one.startswith("0 ")).split()[2])
+
+    def trials() -> dict[int, int]:
+        with open_store(postgres_url) as store:
+            return {row.spec.problem.m: row.num_trials for row in store.runs()}
+
+    wait_until(lambda: trials().get(problem, 0) >= 8, "what was measured is stored")
+    os.kill(worker, signal.SIGKILL)
+    (tmp_path / "go").touch()
+    code, out, err = run.end()
+    assert code == 0, err
+    assert "Traceback" not in err
+    sizes = {*SIZES, 1024}
+    found = json.loads(out)["problems"]
+    assert {one["size"] for one in found} == {f"{m}x512x256" for m in sizes}
+    assert all(one["ratio"] for one in found)
+    with open_store(postgres_url) as store:
+        rows = store.runs()
+    # A run for each problem: another worker went on with that of the one that was killed.
+    assert {row.spec.problem.m: row.num_trials for row in rows} == dict.fromkeys(sizes, NUM_KERNELS)
+    assert {row.state for row in rows} == {RunState.FINISHED}
+    assert len(rows) == len(sizes)
+    begun = times_begun(tmp_path)
+    assert len(begun) == len(sizes) * NUM_KERNELS
+    assert begun.total() <= len(begun) + 1
+    assert len({line.split()[1] for line in measured(tmp_path)}) >= 4
 
 
 def test_ctrl_c_ends_all_and_one_gpu_goes_on_with_it(

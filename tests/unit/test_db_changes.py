@@ -163,7 +163,7 @@ def test_why_shows_the_neighbours_that_were_tried(store: Store) -> None:
         (256, None),
     ]
     shown = db("why", "1", "--short").stdout
-    assert "place 3 of 4 that ran well" in shown
+    assert "place 3 of 4 correct kernels" in shown
     assert "illegal address" in shown
     never = db("why", "4", "--short")
     assert never.exit_code == 2

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
@@ -240,3 +241,59 @@ def test_on_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     result = CliRunner().invoke(main, ["db", "check", "--gpu", "recorded", "--all", "--json"])
     (row,) = rows(result)
     assert (row["provenance"], row["verdict"], row["speed_up"]) == ("recorded", "AMBG", 1.0)
+
+
+def test_a_gate_fails_what_became_slower_by_more_than_the_threshold(
+    check: Callable[..., Result], folder: Path
+) -> None:
+    junit = folder / "check.xml"
+    reference = (folder / "a.db").read_bytes()
+
+    def gate(slower: float, *arguments: str) -> tuple[Result, list[list[str]]]:
+        (folder / "a.db").write_bytes(reference)
+        target = DriftingTarget(driver="2", slower=lambda config: slower)
+        result = check(target, "--junit", str(junit), *arguments)
+        suite = ElementTree.parse(junit).getroot()[0]
+        assert suite.get("tests") == "2"
+        return result, [[child.tag for child in case] for case in suite]
+
+    passed, ends = gate(1.05, "--fail-on", "slow", "--threshold", "6%")
+    assert (passed.exit_code, ends) == (0, [["system-out"], ["system-out"]])
+    failed, ends = gate(1.05, "--fail-on", "slow", "--threshold", "2%")
+    assert (failed.exit_code, sorted(ends)) == (1, [["failure"], ["system-out"]])
+    assert "SLOW" in failed.stdout, "the table comes before the verdict"
+    assert failed.stderr.splitlines()[-1] == (
+        "Error: 1 of 2 winners slow by more than 2 % or not running: 1024 nn f32 tiny"
+    )
+    message = ElementTree.parse(junit).getroot().find(".//failure").get("message")  # type: ignore[union-attr]
+    assert message is not None
+    assert message.startswith("SLOW: 0.95")
+    # Faster is no failure of the one gate, and is one of the other.
+    assert gate(0.9, "--fail-on", "slow")[0].exit_code == 0
+    assert gate(0.9, "--fail-on", "moved")[0].exit_code == 1
+    # Without --fail-on the file is written, and the exit code says nothing.
+    assert gate(1.05)[0].exit_code == 0
+    # Four rounds are no evidence of anything: neither passed nor failed.
+    unclear, ends = gate(1.05, "--fail-on", "slow", "--rounds", "4")
+    assert (unclear.exit_code, ends) == (0, [["skipped"], ["skipped"]])
+
+
+def test_a_gate_fails_what_does_not_run_and_where_there_is_nothing_to_hold_against(
+    check: Callable[..., Result], folder: Path
+) -> None:
+    target = DriftingTarget(driver="2")
+    target._fault = lambda config: Status.CRASHED
+    junit = folder / "check.xml"
+    result = check(target, "--fail-on", "slow", "--threshold", "50%", "--junit", str(junit))
+    assert result.exit_code == 1
+    assert "2 of 2 winners" in result.stderr
+    assert 'message="does not run: crashed: as the test wanted"' in junit.read_text()
+    none = check(target, "--fail-on", "slow", "--size", "77", "--junit", str(folder / "none.xml"))
+    assert (none.exit_code, "no stored winner matches" in none.stderr) == (2, True)
+    assert not (folder / "none.xml").exists()
+    other = folder / "notes.xml"
+    other.write_text("<mine/>")
+    assert check(target, "--fail-on", "slow", "--junit", str(other)).exit_code == 2
+    assert (other.read_text(), check(target, "--threshold", "2%").exit_code) == ("<mine/>", 2)
+    bad = check(target, "--fail-on", "slow", "--threshold", "2")
+    assert (bad.exit_code, "write 2% or 0.5%" in bad.stderr) == (2, True)

@@ -31,7 +31,7 @@ def test_a_command_is_understood(page: str, line: str) -> None:
     words = words[: next((i for i, word in enumerate(words) if word in "<>|&&"), len(words))]
     command: click.Command = main
     parent = click.Context(main, **main.context_settings)
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and (words or not command.invoke_without_command):
         name = words.pop(0)
         found = command.get_command(parent, name)
         assert found is not None, name

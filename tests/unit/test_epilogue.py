@@ -10,7 +10,7 @@ from autogemm.codegen import render
 from autogemm.model.bounded import Bounded, exactly, result_of
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import PLAIN, Epilogue
-from autogemm.model.problem import Problem
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
 from autogemm.support.errors import EpilogueError, UsageError
 
@@ -25,6 +25,8 @@ from autogemm.support.errors import EpilogueError, UsageError
         ("acc + bias[n];bias:f16", "acc + bias[n]; bias: f16"),
         ("acc * 1e-3", "acc * 0.001"),
         ("alpha * acc + beta * c[m, n]", ""),
+        ("silu(acc[n]) * acc[n+N]", "silu(acc[n]) * acc[n + N]"),
+        ("acc[2*n+1] - acc[ 2*n ]", "acc[2 * n + 1] - acc[2 * n]"),
     ],
 )
 def test_one_text_for_all_ways_to_write_it(text: str, canonical: str) -> None:
@@ -41,11 +43,15 @@ def test_one_text_for_all_ways_to_write_it(text: str, canonical: str) -> None:
         ("swish(acc)", 1, "'swish' is no function; there are abs clamp"),
         ("acc + sum(acc)", 7, "needs a whole row of C"),
         ("aux[m, n] = acc", 11, "a second output"),
+        ("silu(acc[n])", 6, "acc[n] is one column of two: read acc[n + N] too"),
+        ("acc[n] * acc[2 * n]", 10, "of two columns acc has the index [n] and [n + N], or"),
+        ("acc * acc[n] * acc[n + N]", 16, "of two columns acc has the index"),
+        ("acc[m]", 1, "of two columns acc has the index"),
+        ("acc + bias[n + N]", 7, "an index is [m], [n] or [m, n]"),
         ("acc +", 6, "expected a value"),
         ("acc bias", 5, "expected an operator"),
         ("bias[n]", 1, "does not read acc"),
         ("acc + c", 7, "c is read [m, n]"),
-        ("acc[n]", 1, "acc is read without an index"),
         ("acc + b[n] + b[m]", 7, "two different indices"),
         ("acc + Bias[n]", 7, "cannot name an input"),
         ("acc + float[n]", 7, "cannot name an input"),
@@ -90,6 +96,18 @@ def test_a_type_that_arrays_have_anyway_is_not_part_of_the_identity() -> None:
     assert in_bf16.epilogue == Epilogue("acc + bias[n]")
     assert Problem(8, 8, 8, epilogue=declared).epilogue == declared
     assert Problem(8, 8, 8).epilogue == PLAIN
+
+
+def test_a_gated_problem_has_a_wider_b_and_counts_columns_of_c() -> None:
+    gated = Problem(8, 6, 4, epilogue=Epilogue("silu(acc[n]) * acc[n + N]"))
+    plain = Problem(8, 6, 4)
+    assert (gated.b_shape, gated.ldb, gated.ldc, gated.a_shape) == ((4, 12), 12, 6, (8, 4))
+    assert gated.flops == 2 * plain.flops == gated.plain_product.flops
+    assert gated.plain_product == Problem(8, 12, 4)
+    assert Problem(8, 6, 4, ldb=9).with_epilogue(gated.epilogue).ldb == 15
+    transposed = Problem(8, 6, 4, Layout.NT).with_epilogue(gated.epilogue)
+    assert (transposed.b_shape, transposed.ldb) == ((12, 4), 4)
+    assert transposed.moved_bytes == 4 * (8 * 4 + 12 * 4 + 8 * 6)
 
 
 def f32(value: object) -> np.ndarray:

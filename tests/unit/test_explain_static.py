@@ -14,7 +14,7 @@ from autogemm.model.hardware.occupancy import Limiter
 from autogemm.model.kernel import Launch, Resources
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Provenance
-from autogemm.space import broken_constraints, load_family
+from autogemm.space import broken_constraints, broken_rules, load_family
 
 H100 = find_device("h100")
 PROBLEM = Problem(4096, 4096, 4096)
@@ -103,6 +103,17 @@ def test_neighbours_are_legal_and_differ_in_one_parameter() -> None:
         assert changed == {name}
         assert before == CONFIG[name]
         assert broken_constraints(FAMILY, other, PROBLEM, H100) == []
+
+
+def test_neighbours_are_those_that_the_search_would_take() -> None:
+    # A split of K is legal at any size, and where the GPU is full not worth a trial.
+    place = Place(FAMILY, PROBLEM, H100)
+    found = neighbours(place, CONFIG, None, None, lambda config: None)
+    legal = list(legal_neighbours(place, CONFIG))
+    assert 0 < found.num_left_out == len(legal) - len(found.neighbours)
+    shown = {(one.parameter, one.after) for one in found.neighbours}
+    out = [other for name, _, other in legal if (name, other[name]) not in shown]
+    assert all(broken_rules(FAMILY, other, PROBLEM, H100) for other in out)
 
 
 def test_neighbours_carry_measured_times_relative_to_the_config() -> None:

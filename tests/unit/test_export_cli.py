@@ -20,11 +20,12 @@ from autogemm.codegen import render
 from autogemm.codegen.export import extract_kernel
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, FinalsEntry, Outcome, Provenance, Status
 from autogemm.space import Family, load_family
-from autogemm.store import RunSpec, Store
+from autogemm.store import RunSpec, Store, open_store
 from autogemm.verify.cases import CaseSet
 
 SMALL = replace(SPEC, problem=Problem(1024, 1024, 1024))
@@ -91,7 +92,7 @@ def test_exports_the_newest_measured_winner(folder: Path) -> None:
     assert "1024 nn f32" in result.stdout
     assert "1.020 times the speed of cuBLAS\n" in result.stdout
     assert result.stderr == ""
-    assert [path.name for path in folder.iterdir()] == ["best.cu"]
+    assert {path.name for path in folder.iterdir()} == {"best.cu", "best.h"}
 
 
 def test_names_the_call_that_the_ratio_is_to(folder: Path) -> None:
@@ -122,6 +123,22 @@ def test_options_choose(folder: Path, arguments: list[str], spec: RunSpec, seed:
     assert result.exit_code == 0, result.output
     assert extract_kernel(result.stdout) == source_of(spec, seed).text
     assert list(folder.iterdir()) == []
+
+
+def test_an_epilogue_chooses_however_it_is_spaced(folder: Path) -> None:
+    fused = replace(SPEC, problem=replace(SPEC.problem, epilogue=Epilogue("relu(acc + bias[n])")))
+    with open_store(str(folder.parent / "a.db")) as store:
+        add_run(store, fused, source_of(fused, 0))
+    found = export("--epilogue", "relu( acc+bias[n] )", "-")
+    assert found.exit_code == 0, found.output
+    assert extract_kernel(found.stdout) == source_of(fused, 0).text
+    # Without the option it is the newest, plain or not; none are the plain ones.
+    assert extract_kernel(export("-").stdout) == source_of(fused, 0).text
+    assert extract_kernel(export("--epilogue", "none", "-").stdout) == source_of(SMALL, 3).text
+    expect_refusal(export("--epilogue", "acc * 2", "-"), 2, "no result matches")
+    wrong = export("--epilogue", "relu(acc", "-")
+    assert wrong.exit_code == 2
+    assert "expected ')'" in wrong.stderr
 
 
 def test_a_recorded_time_is_loud(folder: Path) -> None:
@@ -233,7 +250,7 @@ def test_a_failed_write_leaves_the_old_file(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Path, "write_bytes", no_space)
     expect_refusal(export("best.cu"), 1, "No space left on device")
     assert (folder / "best.cu").read_bytes() == before
-    assert [path.name for path in folder.iterdir()] == ["best.cu"]
+    assert {path.name for path in folder.iterdir()} == {"best.cu", "best.h"}
 
 
 def test_what_is_not_there(folder: Path) -> None:
@@ -299,3 +316,18 @@ def test_nvcc_compiles_it_without_a_warning(folder: Path, options: list[str]) ->
         asked = subprocess.run([folder / "best", word], capture_output=True, text=True, check=False)
         assert asked.returncode == code
         assert "usage: " in getattr(asked, output)
+
+
+def test_a_prefix_names_the_functions_and_the_header_declares_them(folder: Path) -> None:
+    assert export("--prefix", "mine", "best.cu").exit_code == 0
+    for name in ("best.cu", "best.h"):
+        assert " mine_sgemm(" in (folder / name).read_text()
+    (folder / "best.h").write_text("my own")
+    before = (folder / "best.cu").read_bytes()
+    expect_refusal(export("best.cu"), 2, "best.h is there and is not an earlier output")
+    assert (folder / "best.cu").read_bytes() == before
+    assert export("--force", "best.cu").exit_code == 0
+    assert " autogemm_sgemm(" in (folder / "best.h").read_text()
+    expect_refusal(export("--prefix", "my-own", "best.cu"), 2, "a prefix is a name for C++")
+    expect_refusal(export("--prefix", "mine", "--format", "json", "-"), 2, "json has none")
+    expect_refusal(export("--prefix", "mine", "--library", "out"), 2, "leave out --prefix")

@@ -17,6 +17,8 @@ from store_samples import H100
 from autogemm import __version__
 from autogemm.codegen.export import export_cuda, export_json, export_ptx, extract_kernel
 from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Environment, Provenance
 from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
@@ -226,6 +228,18 @@ def test_json_holds_everything(family: Family) -> None:
 FORMATTED = [
     *(stored_kernel(load_family(case.family), case.problem, case.config) for case in GOLDEN_CASES),
     stored_kernel(load_family("sgemm_simt"), replace(SQUARE, alpha=-1e-30, beta=1 / 3)),
+    *(
+        stored_kernel(
+            load_family("gemm_mma"), Problem(64, 64, 64, dtype=dtype, epilogue=Epilogue(text))
+        )
+        for dtype in (DType.BF16, DType.TF32)
+        for text in (
+            "acc * s",
+            "acc * alpha + beta * c[m, n] + a_quite_long_name_of_in[n]",
+            "gelu_tanh(acc + bias[n]) * scale[m] + 0.5 * rest[m, n] + c[m, n]; bias: f16",
+            "clamp(acc * a[n], low, high) + b[m] * d[m, n]",
+        )
+    ),
 ]
 
 
@@ -233,9 +247,7 @@ def test_exported_files_are_fixed_points_of_clang_format(tmp_path: Path, family:
     formatter = Path(sys.executable).parent / "clang-format"
     if not formatter.exists():
         pytest.skip("clang-format is not installed in this environment")
-    # With an epilogue lists of arguments may be of any length: clang-format breaks them otherwise.
-    plain = [kernel for kernel in FORMATTED if kernel.problem.epilogue.is_plain]
-    texts = [exported(kernel, load_family(kernel.source.family)) for kernel in plain]
+    texts = [exported(kernel, load_family(kernel.source.family)) for kernel in FORMATTED]
     # With a workspace. Its kernels are not formatted, but for their closing lines.
     texts.append(exported(stored_kernel(family, SQUARE), family))
     for number, text in enumerate(texts):

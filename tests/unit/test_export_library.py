@@ -17,11 +17,12 @@ from store_samples import H100, SPEC, T4, entry, finals, new_store
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
 from autogemm.codegen import render
-from autogemm.codegen.export import Library, export_library, extract_kernel
-from autogemm.codegen.export.library import rule_text
+from autogemm.codegen.export import Library, Part, export_library, extract_kernel
+from autogemm.codegen.export.rules import rule_text
 from autogemm.dispatch import NearestLegal, assembled
 from autogemm.dispatch.assembling import variants_of
 from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
 from autogemm.model.kernel import DEFAULT_SMEM_BYTES
 from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import Provenance
@@ -51,8 +52,8 @@ def shipped_library(layouts: tuple[Layout, ...] = (Layout.NN,)) -> Library:
         for number, config in enumerate(configs)
         for variant in variants_of(config, number, layouts, nearest_legal)
     ]
-    return Library(
-        H100,
+    part = Part(
+        DType.F32,
         rule,
         configs,
         tuple(variants),
@@ -61,65 +62,76 @@ def shipped_library(layouts: tuple[Layout, ...] = (Layout.NN,)) -> Library:
         (1,),
         ("Found: this.",),
     )
+    return Library(H100, (part,))
 
 
 def test_the_files_fit_together() -> None:
     library = shipped_library((Layout.NN, Layout.NT))
     files = export_library(library, WRITTEN)
     assert set(files) == {
-        *("autogemm.h", "autogemm.cu", "check.h", "selftest.cu", "benchmark.cu", "CMakeLists.txt"),
+        *("autogemm.h", "check.h", "selftest.cu", "benchmark_f32.cu", "CMakeLists.txt"),
+        *("autogemm-config.cmake.in", "autogemm.pc.in"),
+        *("gemm_f32.cu", "gemm_tf32.cu", "gemm_f16.cu", "gemm_bf16.cu"),
+        *("gemm_f16_f32.cu", "gemm_bf16_f32.cu"),
     }
     for name, text in files.items():
-        assert text.startswith("# Written by" if name == "CMakeLists.txt" else "// Written by")
+        is_c = Path(name).suffix in (".h", ".cu")
+        assert text.startswith("// Written by" if is_c else "# Written by")
         assert "{{" not in text.replace("{{{", "")
-    declared = set(re.findall(r"\b(autogemm_sgemm\w*)\(", files["autogemm.h"]))
-    defined = set(
-        re.findall(r'extern "C" [\w ]+\*? ?\b(autogemm_sgemm\w*)\(', files["autogemm.cu"])
-    )
-    assert declared == defined
+    # The same functions for each dtype, whatever was tuned.
+    functions = r"(autogemm_\w+)\("
+    declared = set(re.findall(rf"^(?:\w+\*? )+\*?{functions}", files["autogemm.h"], re.M))
+    sources = [text for name, text in files.items() if name.startswith("gemm_")]
+    defined = [re.findall(rf'extern "C" [\w ]+\*? ?\b{functions}', text) for text in sources]
+    assert [len(names) for names in defined] == [8] * len(DType)
+    assert {name for names in defined for name in names} == declared
+    empty = export_library(Library(H100, ()), WRITTEN)["autogemm.h"]
+    assert empty.partition("#ifndef")[2] == files["autogemm.h"].partition("#ifndef")[2]
     # As on the GPU: with exactly 48 KB and a flag of its own a kernel must ask.
     asks = f"if (smem_bytes > {DEFAULT_SMEM_BYTES // 1024} * 1024)"
-    assert asks in files["autogemm.cu"]
+    assert asks in files["gemm_f32.cu"]
     assert "Found: this." in files["autogemm.h"]
-    assert "{ 384, 384, 512 }" not in files["benchmark.cu"]
+    assert "512, 512, 512," in files["benchmark_f32.cu"]
     assert "{ 384, 384, 512 }" in files["selftest.cu"]
 
 
 def test_each_kernel_is_there_byte_for_byte_under_a_name_of_its_own() -> None:
     library = shipped_library()
-    text = export_library(library, WRITTEN)["autogemm.cu"]
+    text = export_library(library, WRITTEN)["gemm_f32.cu"]
     parts = re.split(r"(?m)^(?=// autogemm:kernel:begin)", text)[1:]
-    assert len(parts) == len(library.variants)
-    for variant, part in zip(library.variants, parts, strict=True):
+    assert len(parts) == len(library.parts[0].variants)
+    for variant, part in zip(library.parts[0].variants, parts, strict=True):
         assert extract_kernel(part) == render(variant.family, variant.config, variant.problem).text
     renamed = re.findall(r"^#define gemm_kernel (\w+)$", text, re.M)
-    assert len(renamed) == len(set(renamed)) == len(library.variants)
+    assert len(renamed) == len(set(renamed)) == len(library.parts[0].variants)
     assert text.count("#undef gemm_kernel") == len(renamed)
+    shared = re.findall(r"^#define shared (\w+)$", text, re.M)
+    assert len(set(shared)) == len(renamed)
 
 
 def test_variants_are_for_problems_that_need_different_code() -> None:
     library = shipped_library()
-    of_first = [one for one in library.variants if one.config_number == 0]
+    of_first = [one for one in library.parts[0].variants if one.config_number == 0]
     assert [one.edges for one in of_first][:2] == ["no edges", "edges of C at multiples of 4"]
-    cu = export_library(library, WRITTEN)["autogemm.cu"]
+    cu = export_library(library, WRITTEN)["gemm_f32.cu"]
     bodies = re.findall(
-        r"struct Kernel\d+ : Call \{.*?bool fits\(\) const \{(.*?)\n    \}\n", cu, re.S
+        r"struct Kernel\w+ : Call \{.*?bool fits\(\) const \{(.*?)\n    \}\n", cu, re.S
     )
-    assert len(bodies) == len(library.variants)
+    assert len(bodies) == len(library.parts[0].variants)
     assert "M % 128 != 0" in bodies[0]
     # At least one variant of each config takes any size, any rows, any address.
-    for number in range(len(library.configs)):
-        own = [i for i, one in enumerate(library.variants) if one.config_number == number]
+    for number in range(len(library.parts[0].configs)):
+        own = [i for i, one in enumerate(library.parts[0].variants) if one.config_number == number]
         assert any("return false" not in bodies[i] for i in own)
 
 
 def test_a_config_is_only_chosen_where_its_family_means_it() -> None:
     """The family for few rows is right at 4096 of them, and slow: its constraint goes along."""
     library = shipped_library()
-    cu = export_library(library, WRITTEN)["autogemm.cu"]
+    cu = export_library(library, WRITTEN)["gemm_f32.cu"]
     found = re.search(r"bool is_meant\(.*?\n}\n", cu, re.S)
     assert found is not None
-    skinny = [i for i, one in enumerate(library.configs) if one.family == "sgemm_skinny"]
+    skinny = [i for i, one in enumerate(library.parts[0].configs) if one.family == "sgemm_skinny"]
     cases = re.findall(r"case (\d+):\n +return (.*?);", found[0], re.S)
     assert [int(number) for number, _ in cases] == skinny
     assert all("N) <= 128" in text for _, text in cases)
@@ -182,7 +194,7 @@ def test_a_library_from_a_crossed_database(tmp_path: Path, store: Store) -> None
     # The tiny family has no BK, without which nobody knows what an edge of K is.
     with pytest.raises(UsageError, match="tiny has no BK"):
         assembled(store.decided(), requests[0].families, find_device("h100"))
-    with pytest.raises(NotFoundError, match="have no result for f32"):
+    with pytest.raises(NotFoundError, match="have no result on"):
         assembled(store.decided(), default_families(), find_device("h100"))
 
 
@@ -195,7 +207,7 @@ def test_the_gpu_of_a_library_is_that_of_the_newest_measured_result(tmp_path: Pa
     arguments = ["export", "--library", str(tmp_path / "out"), "--db", str(tmp_path / "a.db")]
     result = CliRunner().invoke(main, arguments)
     # That family's parameters are made up.
-    assert "no result for f32 on Tesla T4" in result.stderr
+    assert "no result on Tesla T4" in result.stderr
 
 
 def test_the_command_writes_the_folder_and_says_what_is_expected(tmp_path: Path) -> None:
@@ -211,15 +223,14 @@ def test_the_command_writes_the_folder_and_says_what_is_expected(tmp_path: Path)
     assert made.exit_code == 0, made.output
     assert "RECORDED, NOT MEASURED ON THIS MACHINE" in made.output
     assert "Expected loss on sizes that were not tuned: not known" in made.output
-    for name in ("autogemm.h", "autogemm.cu"):
-        assert "RECORDED, NOT MEASURED" in (folder / name).read_text()
+    assert "RECORDED, NOT MEASURED" in (folder / "autogemm.h").read_text()
     again = runner.invoke(main, ["export", "--library", str(folder), "--db", place])
     assert again.exit_code == 0, again.output
-    (folder / "autogemm.cu").write_text("mine")
+    (folder / "gemm_f32.cu").write_text("mine")
     (folder / "autogemm.h").write_text("// Written by autogemm before")
     kept = runner.invoke(main, ["export", "--library", str(folder), "--db", place])
     assert kept.exit_code == 2
-    assert (folder / "autogemm.cu").read_text() == "mine"
+    assert (folder / "gemm_f32.cu").read_text() == "mine"
     # All or none: its neighbours are as they were.
     assert (folder / "autogemm.h").read_text() == "// Written by autogemm before"
     both = runner.invoke(main, ["export", "x.cu", "--library", str(folder), "--db", place])

@@ -12,7 +12,7 @@ from handover.tiles import SMEM_BYTES, TILES
 from hopper import tiny_wgmma
 from store_samples import H100
 
-from autogemm.codegen.export import Library, Variant, export_cuda, export_library
+from autogemm.codegen.export import Library, Part, Variant, export_cuda, export_library
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
@@ -101,18 +101,19 @@ def library_of(family: Family) -> dict[str, str]:
         for number, config in enumerate(family.seeds)
     )
     rule = Nearest(((256, 256, 256),), (0,))
-    library = Library(H100, rule, family.seeds, variants, (0, 1), ((256, 256, 256),), (0,), ())
+    part = Part(DType.F32, rule, family.seeds, variants, (0, 1), ((256, 256, 256),), (0,), ())
+    library = Library(H100, (part,))
     return export_library(library, TODAY, torch=True)
 
 
 def test_a_library_names_its_architecture(tiles: Family) -> None:
     plain = library_of(tiles)
-    assert "set(CMAKE_CUDA_ARCHITECTURES 90)" in plain["CMakeLists.txt"]
+    assert "set(default_architectures 90)" in plain["CMakeLists.txt"]
     template = tiles.template_path
     assert template is not None
     template.write_text('{% include "parts/ptx/sm_90a.cu.jinja" %}\n' + template.read_text())
     special = library_of(tiles)
-    assert "set(CMAKE_CUDA_ARCHITECTURES 90a)" in special["CMakeLists.txt"]
+    assert "set(default_architectures 90a)" in special["CMakeLists.txt"]
     assert '"TORCH_CUDA_ARCH_LIST", "9.0a"' in special["autogemm_torch.py"]
 
 
@@ -139,7 +140,7 @@ def test_nvcc_compiles_a_kernel_for_sm_90a(tmp_path: Path) -> None:
 def test_nvcc_compiles_a_library_with_tensor_maps(tiles: Family, tmp_path: Path) -> None:
     for name, text in library_of(tiles).items():
         (tmp_path / name).write_text(text)
-    assert not nvcc(tmp_path, "-arch=sm_90", "autogemm.cu")
+    assert not nvcc(tmp_path, "-arch=sm_90", "gemm_f32.cu")
 
 
 # Family, what one of its seeds has or gets, problem.

@@ -76,6 +76,10 @@ def test_installed_program_runs_on_its_own_data(installed: Path) -> None:
 
     assert "Find the fastest GEMM kernel" in autogemm("-h")
     assert "gemm_kernel" in autogemm("render", "--gpu", "h100")
+    found = ("--db", str(installed / "a.db"))
+    autogemm("tune", "--gpu", "recorded", "--size", "1024", "--trials", "2", "-q", *found)
+    autogemm("export", "--no-verify", *found, str(installed / "best.cu"))
+    assert "autogemm_sgemm(" in (installed / "best.h").read_text()
 
 
 def test_checkout_uses_its_own_data() -> None:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from store_samples import H100, SPEC, T4, entry, fill, finals, new_store, ok, source
 from test_plots_runs import words
 
+from autogemm.catalogue.palette import THEMES
 from autogemm.cli import main
 from autogemm.insight.analysis import compare
 from autogemm.insight.analysis.comparison import roofs
@@ -190,3 +191,27 @@ def test_wrong_requests(store: Store, arguments: tuple[str, ...], message: str) 
     assert result.exit_code == 2
     assert message in result.stderr
     assert not Path("a.svg").exists()
+
+
+def test_each_kernel_has_its_panel_and_number_on_either_ground(
+    store: Store, tmp_path: Path
+) -> None:
+    fill_bench(store)
+    names = ["naive", "tiled", "kernel 1", "cublas_f32"]
+    for theme, palette in THEMES.items():
+        for kind in ("sizes", "roofline"):
+            path = tmp_path / f"{kind}_{theme}.svg"
+            command = (kind,) if kind == "roofline" else ("plot", kind)
+            result = invoke(*command, path, "--theme", theme)
+            assert result.exit_code == 0, result.output
+            texts = words(path)
+            assert all(texts.count(name) == 1 for name in names)
+            assert {"kernel of your own", "the baseline", "rung of the ladder"} <= set(texts)
+            content = path.read_text()
+            assert f"fill: {palette.ground}" in content
+            assert palette.own in content
+            # As wide as a page between its margins, with what it shows as its title.
+            width = re.search(r'<svg [^>]*width="([\d.]+)pt"', content)
+            assert width is not None
+            assert float(width[1]) <= 7.2 * 72
+            assert "NVIDIA H100 80GB HBM3, benchmark 1" in content.partition("</metadata>")[0]

@@ -330,9 +330,9 @@ def test_a_stored_kernel_of_tensor_cores_is_profiled_with_its_dtype(run: Run) ->
     ("arguments", "message"),
     [
         (("tiled",), "a profile needs a GPU"),
-        (("tiled", "--gpu", "h100"), "--gpu goes with --from"),
-        (("cublas_f32", *TILED), "no kernel of ours"),
-        (("rungs", *TILED), "no kernel of ours"),
+        (("tiled", "--gpu", "h100"), "--gpu needs --from"),
+        (("cublas_f32", *TILED), "not a kernel of autogemm"),
+        (("rungs", *TILED), "not a kernel of autogemm"),
         (("[red]x", *TILED), "no kernel '[red]x'"),
         (("tiled", "--from", "absent.csv"), "cannot read absent.csv"),
         (("tiled", "--from", str(PAGES / "README.md"), "--gpu", "h100"), "no raw page"),

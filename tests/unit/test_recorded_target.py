@@ -101,7 +101,7 @@ def test_a_size_that_is_not_held_names_those_that_are(folder: Path) -> None:
         target.prepare(Problem(2048, 2048, 2048), MeasureOptions())
     message = str(caught.value)
     assert "no recording holds 2048 nn f32" in message
-    assert "1024 nn f32, 256x512x128 nn f32 (Recorded GPU)" in message
+    assert "1024 nn f32, 256x512x128 nn f32 (tiny, Recorded GPU)" in message
 
 
 @pytest.mark.parametrize("change", [{"beta": 1.0}, {"lda": 2000}, {"alpha": 2.0}])

@@ -17,7 +17,6 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Provenance
 from autogemm.store import BestQuery, Store
 
-pytest.importorskip("plotly", reason="Plotly is not installed")
 pytest.importorskip("pygments", reason="Pygments is not installed")
 
 from autogemm.insight.report.kernels import bench_words, limits_of_kernels, losses

@@ -11,6 +11,7 @@ from runtime_fakes import FakeDriver, HostArray, driver
 from test_runtime_gemm import empty, random
 
 import autogemm
+from autogemm.runtime import plans
 from autogemm.support.errors import UsageError
 
 __all__ = ["driver"]
@@ -58,8 +59,50 @@ def test_inputs_are_given_by_name(fused: FakeDriver) -> None:
         assert autogemm.gemm(a, b, out, epilogue=TEXT, bias=bias, rest=rest, s=1.5 + seed) is out
         expected = np.maximum(a.data @ b.data + bias.data, 0) * (1.5 + seed) + rest.data
         np.testing.assert_allclose(out.data, expected, rtol=1e-4, atol=1e-4)
-    # The second call takes the kernel of the first.
+    # The second call takes the kernel of the first, and checks what it is given as the first did.
     assert len(fused.texts) == 1
+    for message, given in {
+        r"bias\[n\] has the shape \[24\], got \[16\]": {"bias": random(16), "rest": rest},
+        "rest is out": {"bias": bias, "rest": out},
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            autogemm.gemm(a, b, out, epilogue=TEXT, **given, s=1.5)
+    autogemm.gemm(a, b, out, epilogue=TEXT, bias=bias, rest=rest, s=4.5)
+    np.testing.assert_allclose(
+        out.data, np.maximum(a.data @ b.data + bias.data, 0) * 4.5 + rest.data, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_a_gated_one_makes_half_as_many_columns(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, int]] = []
+
+    def launch(*call: Any) -> int:
+        function, *_, arguments = call
+        names = ("M", "N", "K")
+        pointers = (ctypes.c_void_p * len(names)).from_address(arguments)
+        given.append(
+            {name: ctypes.c_int.from_address(pointers[at]).value for at, name in enumerate(names)}
+        )
+        assert "// C[m][n] = silu(acc[n]) * acc[n + N]\n" in driver.texts[function]
+        return 0
+
+    monkeypatch.setattr(driver, "launch", launch)
+    monkeypatch.setattr(plans, "encode", lambda *_: None)
+    # Weights as a layer has them, [2 * 128, 64].
+    x, weight, out = (
+        HostArray(np.zeros(shape, np.float16)) for shape in ((64, 64), (256, 64), (64, 128))
+    )
+    text = "silu(acc[n]) * acc[n + N]"
+    autogemm.gemm(x, HostArray(weight.data.T), out, epilogue=text)
+    assert given == [{"M": 64, "N": 128, "K": 64}]
+    for message, matrix, result in (
+        (r"out has \[64, 256\]", weight.data.T, np.zeros((64, 256), np.float16)),
+        ("takes two columns of a @ b for each, and b has 255", weight.data[:255].T, out.data),
+    ):
+        with pytest.raises(UsageError, match=message):
+            autogemm.gemm(x, HostArray(matrix), HostArray(result), epilogue=text)
 
 
 def test_what_does_not_fit_is_one_line(driver: FakeDriver) -> None:
@@ -76,10 +119,6 @@ def test_what_does_not_fit_is_one_line(driver: FakeDriver) -> None:
             autogemm.gemm(a, b, out, epilogue="relu(acc + bias[n])", **given)
     with pytest.raises(UsageError, match="unexpected argument 'bias': there is no epilogue"):
         autogemm.gemm(a, b, out, bias=bias)
-    with pytest.raises(UsageError, match="two matrices"):
-        autogemm.gemm(
-            random(2, 16, 8), random(2, 8, 24), epilogue="relu(acc)", out=empty(2, 16, 24)
-        )
     with pytest.raises(UsageError, match=r"rest is out: read it as c\[m, n\]"):
         autogemm.gemm(a, b, out, epilogue="acc + rest[m, n]", rest=out)
     with pytest.raises(UsageError, match=r"expected a value"):

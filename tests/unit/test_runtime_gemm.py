@@ -66,6 +66,23 @@ def test_factors_and_what_is_added(driver: FakeDriver) -> None:
         autogemm.gemm(a, b, beta=1.0)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"a": None}, {"b": 3}, {"out": "x"}, {"a": [[1.0]]}),
+        *({"alpha": None}, {"alpha": "2"}, {"beta": "x"}, {"beta": 1j}, {"out": None, "beta": "x"}),
+        *({"c": np.zeros(7), "beta": 1.0}, {"c": "x", "beta": 1.0}),
+        *({"tune": "soon"}, {"epilogue": 5}, {"epilogue": "relu("}, {"nonsense": 1}),
+    ],
+    ids=str,
+)
+def test_a_wrong_argument_is_an_error_of_ours(driver: FakeDriver, wrong: dict[str, Any]) -> None:
+    sound = {"a": random(16, 8), "b": random(8, 24), "out": empty(16, 24)}
+    with pytest.raises(UsageError) as caught:
+        autogemm.gemm(**sound | wrong)
+    assert "\n" not in str(caught.value)
+
+
 def test_batches_broadcast(driver: FakeDriver) -> None:
     a, b, out = random(3, 1, 16, 8), random(2, 8, 12), empty(3, 2, 16, 12)
     autogemm.gemm(a, b, out)
@@ -186,7 +203,7 @@ def test_each_stream_has_a_workspace_and_forget_frees_it(driver: FakeDriver) -> 
 def test_asking_for_tuning_again_and_again_keeps_one_workspace(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calling, "tune_on", lambda index, problem, budget_s: None)
+    monkeypatch.setattr(calling, "tune_on", lambda *args, **more: None)
     a, b, out = random(32, 65536), random(65536, 32), empty(32, 32)
     for _ in range(3):
         autogemm.gemm(a, b, out, tune=True)
@@ -253,7 +270,7 @@ def test_tuning_in_place_happens_once(
 ) -> None:
     asked: list[tuple[int, str, float]] = []
 
-    def tune_on(index: int, problem: Problem, budget_s: float) -> None:
+    def tune_on(index: int, problem: Problem, budget_s: float, **more: bool) -> None:
         asked.append((index, problem.label, budget_s))
         autogemm.tune("1024", gpu="recorded", trials=3, db=str(tmp_path / "mine.db"))
 

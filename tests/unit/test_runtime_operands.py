@@ -22,11 +22,21 @@ def computed(call: Call, a: Any, b: Any, c: Any) -> None:
     problem = call.problem
     first, second = (b, a) if call.swapped else (a, b)
     for start_a, start_b, start_c in call.offsets:
-        left = matrix(first, start_a, problem.a_shape, problem.lda)
-        right = matrix(second, start_b, problem.b_shape, problem.ldb)
-        left = left.T if problem.layout.trans_a else left
-        right = right.T if problem.layout.trans_b else right
-        matrix(c, start_c, (problem.m, problem.n), problem.ldc)[...] = left @ right
+        for product in range(problem.batch.count):
+            at_a, at_b, at_c = (
+                start + product * rows * ld
+                for start, rows, ld in zip(
+                    (start_a, start_b, start_c),
+                    problem.batch_rows,
+                    (problem.lda, problem.ldb, problem.ldc),
+                    strict=True,
+                )
+            )
+            left = matrix(first, at_a, problem.a_shape, problem.lda)
+            right = matrix(second, at_b, problem.b_shape, problem.ldb)
+            left = left.T if problem.layout.trans_a else left
+            right = right.T if problem.layout.trans_b else right
+            matrix(c, at_c, (problem.m, problem.n), problem.ldc)[...] = left @ right
 
 
 def matrix(array: Any, start: int, shape: tuple[int, int], stride: int) -> Any:

@@ -13,9 +13,9 @@ from runtime_fakes import FakeDriver
 from store_samples import H100
 
 from autogemm.codegen import render
-from autogemm.codegen.export import Library, Variant, export_cuda, export_library
+from autogemm.codegen.export import Library, Part, Variant, export_cuda, export_library
 from autogemm.model.config import Config
-from autogemm.model.dtypes import Element
+from autogemm.model.dtypes import DType, Element
 from autogemm.model.problem import Problem
 from autogemm.model.rule import Nearest
 from autogemm.model.signature import PLAIN, ArgumentKind, ProblemType, gemm_signature
@@ -181,7 +181,8 @@ def test_a_library_refuses_a_family_with_arguments_of_its_own(family: Family) ->
     config = family.seeds[0]
     variant = Variant(0, family, config, PROBLEM, "no edges")
     rule = Nearest(((64, 48, 32),), (0,))
-    library = Library(H100, rule, (config,), (variant,), (0,), ((64, 48, 32),), (0,), ())
+    part = Part(DType.F32, rule, (config,), (variant,), (0,), ((64, 48, 32),), (0,), ())
+    library = Library(H100, (part,))
     with pytest.raises(ExportError, match=r"biased take arguments of their own \(gain bias\)"):
         export_library(library, TODAY)
 

@@ -145,3 +145,34 @@ def test_memory_does_not_grow_with_the_number_of_trials(
     few = [[most(wanted) for wanted in formats] for _ in range(2)][1]
     multiplied(store, 2000, 600)
     assert all(most(wanted) < 1.5 * peak for wanted, peak in zip(formats, few, strict=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "[1]",
+            "[0.5]",
+            "[-1.5]",
+            "[1.5e3]",
+            "[1.5",
+            "[1.5,2.5]",
+            "[]",
+            "[NaN]",
+            "[1.5]\n",
+            "",
+            "[1.5]\n[2.5]",
+        ),
+        *(
+            "[1234567890.5]",
+            "[1.5, ]",
+            "[" + ", ".join(["1.5"] * 100_000) + "]",
+            '["1.5"]',
+            b"[1.5]",
+        ),
+    ],
+)
+def test_what_may_be_no_list_of_samples_is_decoded_before_it_is_written(text: Any) -> None:
+    sound = "[1.5, 22.25]"
+    assert autogemm.store.transfer.trials._are_sound((sound, None, sound))
+    assert not autogemm.store.transfer.trials._are_sound((sound, text))

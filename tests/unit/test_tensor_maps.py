@@ -120,7 +120,7 @@ def test_rules_of_a_map_that_is_left_out_do_not_count(tmp_path: Path) -> None:
         (", swizzle: 16", ", swizle: 16", r"no such field; did you mean 'swizzle'"),
         ("matrix: C,", "matrix: C, ld: 8,", r"tensor_maps\.2: ld: C has its own, leave it out"),
         ("matrix: C,", "matrix: C, offset_bytes: 16,", "offset_bytes: C has its own"),
-        ("element: bf16, ", "", r"tensor_maps\.3: a map of the workspace says its element"),
+        ("element: bf16, ", "", r"tensor_maps\.3: a tensor map of the workspace needs element"),
         ("element: bf16", "element: bf8", "unknown element type 'bf8'; known: f32, tf32"),
         ("when: STAGES", "when: M", r"tensor_maps\.3\.when: 'M == 3': unknown name 'M'"),
     ],

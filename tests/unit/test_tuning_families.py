@@ -184,7 +184,7 @@ def test_kill_9_in_a_run_of_two_families_loses_only_what_was_on_the_gpu(tmp_path
     after = stored(tmp_path)
     assert after[: len(before)] == before
     assert len({outcome.config for outcome in after}) == len(after) == NUM_LEGAL
-    assert "winner: tiny: BM=32 BN=64 U=4" in out
+    assert "winner: seed 0 of tiny with BN=64 (was 32), U=4 (was 1)" in out
     with open_store(str(tmp_path / "tune.db"), create=False) as store:
         numbers = [row.number for row in store.trial_rows()]
     assert len(set(numbers)) == len(numbers)
@@ -210,7 +210,7 @@ def test_the_command_line_searches_the_default_families(
     result = CliRunner().invoke(main, ["tune", "--size", "1024", "--trials", "40", "--json"])
     assert result.exit_code == 0, result.output
     opening = result.stderr.splitlines()[0]
-    assert f"{NUM_LEGAL} legal configs of 36 (tiny), {NUM_LEGAL} legal configs of 36 (twin)" in (
+    assert f"{NUM_LEGAL} legal of 36 configs (tiny), {NUM_LEGAL} legal of 36 configs (twin)" in (
         opening
     )
     facts = json.loads(result.stdout)
@@ -229,7 +229,7 @@ def test_the_table_names_the_families(both: TuneRequest, gpu: FakeTarget, tmp_pa
     result = CliRunner().invoke(main, ["tune", "--size", "1024", "--trials", "40", *named])
     assert result.exit_code == 0, result.output
     assert any(line.split()[:2] == ["1", "tiny"] for line in result.stdout.splitlines())
-    assert "winner: tiny: " in result.stdout
+    assert " of tiny with " in result.stdout
     assert "tiny " in result.stdout.partition("search: ")[2]
 
 

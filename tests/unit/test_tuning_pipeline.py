@@ -28,7 +28,7 @@ from autogemm.search import Proposal, Search
 from autogemm.store import Store, open_store
 from autogemm.support.errors import DeviceError
 from autogemm.tuning import Event, TrialDone, TuneRequest, tune
-from autogemm.tuning.loop.gpu_queue import DEPTH
+from autogemm.tuning.loop.gpu_queue import NUM_WAITING
 from autogemm.tuning.loop.pipeline import FIRST_AHEAD
 
 
@@ -65,7 +65,7 @@ def test_the_gpu_goes_on_while_a_result_is_recorded(request_all: TuneRequest, st
     def on_measured(number: int) -> None:
         if number == 1:
             # What is compiled after the third one finds the queue full.
-            wait_until(lambda: compiler.num_compiled > DEPTH, "the queue is full")
+            wait_until(lambda: compiler.num_compiled > 1 + NUM_WAITING, "the queue is full")
         if number == 3:
             third.set()
 
@@ -86,6 +86,9 @@ def test_what_was_measured_before_a_gpu_is_lost_is_kept(
     lost = threading.Event()
 
     def fault(config: Config) -> Exception | None:
+        if len(target.measured) == 1:
+            # The third waits, too, before the first is told.
+            wait_until(lambda: compiler.num_compiled > 1 + NUM_WAITING, "the queue is full")
         if len(target.measured) < 3:
             return None
         lost.set()
@@ -96,10 +99,10 @@ def test_what_was_measured_before_a_gpu_is_lost_is_kept(
         if isinstance(event, TrialDone) and event.num_trials == 1:
             assert lost.wait(PATIENCE_S)
 
-    target = FakeTarget(fault, delay_s=0.02)
+    target, compiler = FakeTarget(fault), FakeCompiler()
     request = replace(request_all, fix={"ECHO": (0,)})
     with pytest.raises(DeviceError, match="gone"):
-        tune(request, target, FakeCompiler(), store, listen)
+        tune(request, target, compiler, store, listen)
     (row,) = store.runs()
     assert row.num_trials == 2
 

@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 extern "C" void queue_time(const char* name);
 extern "C" void note(const char* line);
@@ -137,17 +138,28 @@ struct Layout {
 };
 struct Description {
     int compute, transposed[2];
+    // cublasLtEpilogue_t, 1 where there is none, and what is added to each row of a column-major C.
+    int epilogue;
+    void* bias;
 };
 extern "C" int cublasLtCreate(void**) {
     return 0;
 }
 extern "C" int cublasLtMatmulDescCreate(Description** created, int compute, int) {
-    *created = new Description{compute, {0, 0}};
+    *created = new Description{compute, {0, 0}, 1, nullptr};
     return 0;
 }
 extern "C" int cublasLtMatmulDescSetAttribute(Description* description, int attribute,
-                                              const int* value, size_t) {
-    description->transposed[attribute - 3] = *value;
+                                              const void* value, size_t bytes) {
+    if (attribute == 3 || attribute == 4) {
+        std::memcpy(&description->transposed[attribute - 3], value, bytes);
+    } else if (attribute == 7) {
+        std::memcpy(&description->epilogue, value, bytes);
+    } else if (attribute == 8) {
+        std::memcpy(&description->bias, value, bytes);
+    } else {
+        return 7;
+    }
     return 0;
 }
 extern "C" int cublasLtMatrixLayoutCreate(Layout** created, int type, uint64_t rows,
@@ -196,13 +208,34 @@ extern "C" int cublasLtMatmul(void*, Description* multiply, const float* alpha, 
     const long k_of_b = tb ? b->columns : b->rows;
     // FP32 is computed in FP32 (68) or TF32 (77), 16 bits with sums in FP32.
     const bool is_known = multiply->compute == 68 || (multiply->compute == 77 && a->type == 0);
-    if (!is_known || m != c->rows || n != c->columns || k != k_of_b || C != D ||
-        c != d || bytes != workspace_bytes) {
+    // With an epilogue C may be another matrix than D.
+    const bool has_epilogue = c != d;
+    if (!is_known || m != c->rows || n != c->columns || k != k_of_b || m != d->rows ||
+        n != d->columns || (C != D && !has_epilogue) || bytes != workspace_bytes) {
         return 7;  // CUBLAS_STATUS_INVALID_VALUE
     }
     // Graphs keep the name.
     static std::set<std::string> names;
-    const std::string& name = *names.insert("lt" + std::to_string(algorithm[0])).first;
-    return gemm(name.c_str(), m, n, k, *alpha, {A, a->type, a->ld, ta},
-                {B, b->type, b->ld, tb}, *beta, {C, c->type, c->ld, false});
+    const std::string number = std::to_string(algorithm[0]);
+    const std::string& name = *names.insert((has_epilogue ? "fused" : "lt") + number).first;
+    const Matrix from = {C, c->type, c->ld, false};
+    const Matrix to = {D, d->type, d->ld, false};
+    if (!has_epilogue) {
+        return gemm(name.c_str(), m, n, k, *alpha, {A, a->type, a->ld, ta},
+                    {B, b->type, b->ld, tb}, *beta, to);
+    }
+    // Sums in FP32, then a bias for each row and relu, which are the epilogues that it knows.
+    std::vector<float> sums(m * n);
+    const Matrix sum = {sums.data(), 0, m, false};
+    const int status = gemm(name.c_str(), m, n, k, *alpha, {A, a->type, a->ld, ta},
+                            {B, b->type, b->ld, tb}, 0, sum);
+    const Matrix bias = {multiply->bias, d->type, 1, false};
+    for (long i = 0; i < m && status == 0 && !is_captured(); ++i) {
+        for (long j = 0; j < n; ++j) {
+            float value = sum.get(i, j) + (bias.data != nullptr ? bias.get(i, 0) : 0.0f);
+            value += *beta != 0 ? *beta * from.get(i, j) : 0.0f;
+            to.set(i, j, multiply->epilogue == 6 && value < 0 ? 0.0f : value);
+        }
+    }
+    return multiply->epilogue == 1 || multiply->epilogue == 4 || multiply->epilogue == 6 ? status : 15;
 }

@@ -1,0 +1,3 @@
+// Twin of CUDA's header.
+#pragma once
+#include "cuda_runtime.h"

@@ -1,0 +1,64 @@
+"""A library of kernels that g++ compiles: loops, one for each element type."""
+
+import re
+from datetime import date
+from pathlib import Path
+
+from exported_program import FAMILY, LAUNCH
+from store_samples import H100
+
+from autogemm.codegen.export import Library, Part, Variant, export_library
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.rule import Leaf, Tree
+from autogemm.space import load_family
+
+KERNEL = """\
+extern "C" __global__ void gemm_kernel({{ signature.in_kernel("TYPE_AB", "TYPE_C") }}) {
+    for (long m = 0; m < M; ++m) {
+        for (long n = 0; n < N; ++n) {
+            double sum = 0.0;
+            for (long k = 0; k < K; ++k) {
+                const float a = A[{{ "k * lda + m" if trans_a else "m * lda + k" }}];
+                const float b = B[{{ "n * ldb + k" if trans_b else "k * ldb + n" }}];
+                sum += (double)a * b;
+            }
+            const double old = beta == 0.0f ? 0.0 : (double)beta * (float)C[m * ldc + n];
+            C[m * ldc + n] = TYPE_C((float)(alpha * sum + old));
+        }
+    }
+}
+"""
+
+
+def part_on_cpu(folder: Path, dtype: DType, layouts: tuple[Layout, ...]) -> Part:
+    """Kernels for these layouts; all other calls take the fallback."""
+    own = folder / f"family_{dtype}"
+    own.mkdir()
+    text = FAMILY.format(ab=dtype.ab.label)
+    of_c = f"c: [{dtype.c.label}], accumulate"
+    (own / "on_cpu.yaml").write_text(re.sub(r"c: \[\w+\], accumulate", of_c, text))
+    kernel = KERNEL.replace("TYPE_AB", dtype.ab.host_type).replace("TYPE_C", dtype.c.host_type)
+    (own / "on_cpu.cu.jinja").write_text(kernel)
+    family = load_family(own)
+    config = family.seeds[0]
+    variants = tuple(
+        Variant(0, family, config, Problem(64, 64, 64, layout, dtype), "any size")
+        for layout in layouts
+    )
+    tuned = ((24, 16, 8),)
+    return Part(dtype, Tree(Leaf(0)), (config,), variants, (0,), tuned, (0,), ("",), layouts[0])
+
+
+def as_cpp(text: str) -> str:
+    """Launches as calls; of kernels that walk through arrays one thread does all."""
+    text = text.replace("<<<1024, 256>>>", "<<<1, 1>>>").replace(", 0, stream>>>", ">>>")
+    return LAUNCH.sub(r"launch_on_cpu(\2, [&] { \1(\3); });", text)
+
+
+def write_library(folder: Path, parts: tuple[Part, ...]) -> dict[str, str]:
+    """Write a library's files as C++, and return them."""
+    files = export_library(Library(H100, parts), date(2026, 11, 21))
+    for name, text in files.items():
+        (folder / name).write_text(as_cpp(text))
+    return files

@@ -1,0 +1,178 @@
+"""``autogemm.patch`` on the CPU: what is replaced, what is left, and what reports say of it.
+
+The database has rows of an H100; torch multiplies in place of the kernels (torch_stand_in).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import store_samples
+from click.testing import CliRunner
+
+torch = pytest.importorskip("torch", reason="patches models of torch")
+
+from torch_stand_in import StandIn, driver, products  # noqa: E402
+
+import autogemm  # noqa: E402
+from autogemm.cli import main  # noqa: E402
+from autogemm.model.called import CalledGemm, Recorded, called_text  # noqa: E402
+from autogemm.model.epilogue import Epilogue  # noqa: E402
+from autogemm.model.problem import Layout, Problem  # noqa: E402
+from autogemm.store import RunState  # noqa: E402
+from autogemm.support.errors import UsageError  # noqa: E402
+
+__all__ = ["driver", "products"]
+
+GELU, BIAS = "gelu(acc + bias[n])", "acc + bias[n]"
+
+
+def problem(m: int, n: int, k: int, epilogue: str = "", layout: str = "nt") -> Problem:
+    return Problem(m, n, k, Layout(layout), epilogue=Epilogue(epilogue))
+
+
+# Problem and cuBLAS time / kernel time, whose interval is 0.01 to either side.
+RESULTS = (
+    (problem(6, 32, 8, GELU), 1.5),
+    (problem(6, 32, 8, BIAS), 1.25),
+    (problem(9, 32, 8, BIAS), 0.9),
+    (problem(4, 8, 32, BIAS), 1.005),
+    (problem(6, 16, 8), 2.0),
+    (problem(7, 16, 8), 2.0),
+    (problem(7, 8, 16, layout="nn"), 2.0),
+    (problem(16, 8, 7, layout="tn"), 2.0),
+    (problem(8, 16, 7, layout="tn"), 2.0),
+)
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    with store_samples.new_store(tmp_path) as store:
+        for one, ratio in RESULTS:
+            run = store.begin_run(replace(store_samples.SPEC, problem=one))
+            store.record_trial(run, 0, store_samples.ok(64, 10.0), store_samples.source(64))
+            entry = store_samples.entry(64, 10.0, 10.0, 10.0, ratio=ratio)
+            store.record_finals(run, store_samples.finals(entry), {})
+            store.finish_run(run, RunState.FINISHED)
+    monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
+    return tmp_path / "a.db"
+
+
+class Model(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        linear = torch.nn.Linear
+        self.mlp = torch.nn.Sequential(linear(8, 32), torch.nn.GELU(), linear(32, 8))
+        self.bare = linear(8, 16, bias=False)
+        self.wide = linear(8, 16, bias=False, dtype=torch.float64)
+
+    def forward(self, x: Any) -> Any:
+        return self.bare(self.mlp(x))
+
+
+def outputs(model: Any, rows: Sequence[int]) -> list[Any]:
+    generator = torch.Generator().manual_seed(1)
+    return [model(torch.randn(one, 8, generator=generator)) for one in rows]
+
+
+def test_only_what_is_shown_to_be_faster_is_replaced(database: Path, products: StandIn) -> None:
+    model = Model()
+    keys, before = list(model.state_dict()), outputs(model, (6, 9, 4))
+    summary = autogemm.patch(model, gpu="h100")
+    assert {one.name: (one.epilogue, one.rows) for one in summary.layers} == {
+        "mlp.0": (GELU, (6,)),
+        "mlp.2": ("", ()),
+        "bare": ("", (6, 7)),
+        "wide": ("", ()),
+    }
+    assert str(summary).splitlines()[0] == "2 of 4 linear layers replaced on h100"
+    assert f"left: no result for {BIAS} in layout nt is faster" in str(summary)
+    assert "left: there are no kernels for torch.float64" in str(summary)
+    with torch.no_grad():
+        for found, expected in zip(outputs(model, (6, 9, 4)), before, strict=True):
+            torch.testing.assert_close(found, expected)
+    # 9 rows are slower, of 4 rows a tie.
+    assert products.problems == [
+        f"6x32x8 nt f32 epilogue={GELU} x1",
+        "6x16x8 nt f32 x1",
+    ]
+    assert list(model.state_dict()) == keys
+    with pytest.raises(UsageError, match="patched already"):
+        autogemm.patch(model, gpu="h100")
+    autogemm.unpatch(model)
+    autogemm.unpatch(model)
+    products.made.clear()
+    with torch.no_grad():
+        outputs(model, (6,))
+    assert products.made == []
+    assert "forward" not in vars(model.mlp) and "forward" not in vars(model.bare)
+
+
+def test_batches_compilers_and_layers_outside_of_their_sequential(
+    database: Path, products: StandIn
+) -> None:
+    model = Model()
+    autogemm.patch(model, gpu="h100")
+    x = torch.randn(2, 3, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model.mlp[0](x), torch.nn.functional.linear(x, model.mlp[0].weight, model.mlp[0].bias)
+        )
+        compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x), model(x))
+    assert products.problems[0] == f"6x32x8 nt f32 epilogue={BIAS} x1"
+    assert len(products.made) == 5
+
+
+def test_in_training_gradients_must_be_faster_too(database: Path, products: StandIn) -> None:
+    model = Model()
+    autogemm.patch(model, gpu="h100")
+    outputs(model, (6,))[0].sum().backward()
+    assert products.made == []
+    model.bare(torch.randn(7, 8, requires_grad=True)).square().sum().backward()
+    assert products.problems == ["7x16x8 nt f32 x1", "7x8x16 nn f32 x1", "8x16x7 tn f32 x1"]
+
+
+def test_what_cannot_be_patched_is_one_line(database: Path) -> None:
+    with pytest.raises(UsageError, match=r"takes a torch\.nn\.Module, got str"):
+        autogemm.patch("model")
+    if not torch.cuda.is_available():
+        with pytest.raises(UsageError, match="torch sees no GPU"):
+            autogemm.patch(Model())
+    assert autogemm.patch(Model(), gpu="a100").num_replaced == 0
+
+
+def test_a_report_says_what_results_are_worth(database: Path, tmp_path: Path) -> None:
+    def called(one: Problem | None, calls: int, time_us: float) -> CalledGemm:
+        return CalledGemm(one, one.label if one else "8x8x8 float64", 1, "aten.mm", calls, time_us)
+
+    gemms = (
+        called(problem(6, 16, 8), 3, 400.0),
+        called(problem(9, 32, 8, BIAS), 1, 300.0),
+        called(problem(6, 16, 9), 1, 200.0),
+        called(None, 1, 100.0),
+    )
+    place = tmp_path / "shapes.jsonl"
+    place.write_text(called_text(Recorded("cuda", store_samples.H100.name, 1200.0, gemms)))
+    command = ["record", "--report", str(place)]
+    rows = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)
+    # Half of 400 us of 1200 us.
+    assert [(row["verdict"], row["saved_us"]) for row in rows] == [
+        ("faster", 200.0),
+        ("slower", 0.0),
+        ("not tuned", 0.0),
+        ("no kernels", 0.0),
+    ]
+    shown = CliRunner().invoke(main, command).stdout
+    assert "200 of 1000 us in products saved" in shown
+    assert "expected for the whole program: 1.200 times the speed" in shown
+    place.write_text(called_text(Recorded("cpu", "", 1200.0, gemms)))
+    refused = CliRunner().invoke(main, command)
+    assert refused.exit_code == 2 and "say with --gpu" in refused.stderr
+    # Three calls of 20 us by cuBLAS, 10 us by the kernel.
+    rows = json.loads(CliRunner().invoke(main, [*command, "--gpu", "h100", "--json"]).stdout)
+    assert [(row["time_us"], row["saved_us"]) for row in rows[:1]] == [(60.0, 30.0)]
+    assert "record on the GPU" in CliRunner().invoke(main, [*command, "--gpu", "h100"]).stdout
