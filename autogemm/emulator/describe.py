@@ -109,9 +109,12 @@ class Places:
         stride = (problem.lda, problem.ldb, problem.ldc)[matrix]
         columns = (problem.a_shape[1], problem.b_shape[1], problem.n)[matrix]
         row, column = divmod(offset // element.size_bytes, stride)
-        product, row = divmod(row, problem.batch_rows[matrix] or problem.stacked_rows[matrix])
+        last = problem.num_matrices[matrix] - 1
+        # Rows before all products and behind them are counted from the first's and the last's.
+        product = min(max(row // problem.batch_rows[matrix], 0), last) if last else 0
+        row -= product * problem.batch_rows[matrix]
         name = f"{matrix.name}[{row},{column}]" + (f" of product {product}" if product else "")
-        if row >= problem.own_rows[matrix]:
+        if row >= problem.own_rows[matrix] and product < last:
             return f"{name} (gap between products)"
         return f"{name} (padding between rows)" if column >= columns else name
 

@@ -372,7 +372,7 @@ def tuned(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
         tune(request_for(family, certify=False), FakeTarget(), Compiler(), store)
     target = FakeTarget()
     monkeypatch.setattr(target, "compiler", Compiler)
-    monkeypatch.setattr("autogemm.cli.kernels.run.verify.choose_target", lambda *_: Chosen(target))
+    monkeypatch.setattr("autogemm.cli.kernels.run.certify.choose_target", lambda *_: Chosen(target))
     return database
 
 

@@ -1,9 +1,12 @@
 """Each kind of error, planted in a kernel of a few lines: found, named, with its line."""
 
+from dataclasses import replace
+
 import pytest
 from handwritten import RIGHT, Tiny
 
 from autogemm.emulator import Emulator, FindingKind, Mode, RunOptions
+from autogemm.model.batch import Batch
 from autogemm.model.problem import Problem
 
 pytestmark = pytest.mark.emulated
@@ -129,6 +132,18 @@ PLANTED: dict[str, tuple[Tiny, FindingKind, int, str]] = {
         FindingKind.OUT_OF_BOUNDS,
         2,
         "A[4,0] read of 4 bytes",
+    ),
+    "one element behind the last A of a batch": (
+        Tiny("C[t] = A[t + 17];", 16, problem=replace(FOUR, batch=Batch(2))),
+        FindingKind.OUT_OF_BOUNDS,
+        2,
+        "A[4,0] of product 1 read of 4 bytes",
+    ),
+    "a row between two products": (
+        Tiny("C[t] = A[t + 4];", 16, problem=replace(FOUR, batch=Batch(2, rows_a=5))),
+        FindingKind.UNINITIALISED,
+        2,
+        "A[4,0] (gap between products)",
     ),
     "one element before B": (
         Tiny("C[t] = B[t - 1];", 16, problem=FOUR),

@@ -30,7 +30,8 @@ def indices_for(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     """The usual inputs, with the indices as what C must be."""
     inputs = make_inputs(problem, plan, data, seed)
     rows, columns = np.indices((problem.m, problem.n))
-    expected = ((rows if problem.beta == 0.0 else columns) % PRIME).astype(np.float64)
+    indices = ((rows if problem.beta == 0.0 else columns) % PRIME).astype(np.float64)
+    expected = np.broadcast_to(indices, inputs.expected.shape)  # the same of every product
     return replace(inputs, expected=expected, bound=np.zeros_like(expected))
 
 
