@@ -109,6 +109,11 @@ class VerifyCommand:
         return self.limit_s < math.inf and self.rung is None and self.sample is None
 
     @property
+    def batches(self) -> Batches | None:
+        """Which cases have several products; None where ``--batch`` is not given."""
+        return None if self.batch is None else Batches.ALL
+
+    @property
     def all_places(self) -> tuple[str, ...]:
         """Where kernels run: cpu, gpu."""
         return ("cpu", "gpu") if self.places == "both" else (self.places,)
@@ -180,7 +185,7 @@ def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None
     show(rows, command.form)
     epilogue = Epilogue.parse(command.epilogue)
     total = sum(
-        count_cases(family, config, device, dtype, epilogue)
+        count_cases(family, config, device, dtype, epilogue, command.batches)
         for dtype in dtypes_of(family, command.dtype)
         for config in seeds
     ) * len(command.all_places)
@@ -223,10 +228,9 @@ def _sets(
     narrowed = parse_fix(family, command.fix)
     epilogue = Epilogue.parse(command.epilogue)
     count = command.batch
-    batches = None if count is None else Batches.ALL
 
     def planned(config: Config, dtype: DType) -> tuple[Case, ...]:
-        found = planned_cases(family, config, device, dtype, (), epilogue, batches)
+        found = planned_cases(family, config, device, dtype, (), epilogue, command.batches)
         return found if count is None else tuple(case.with_products(count) for case in found)
 
     return [
