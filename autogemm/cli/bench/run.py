@@ -190,7 +190,7 @@ def _kernel_rows() -> list[Row]:
 
 
 def _arithmetic(done: Bench) -> list[str]:
-    """Return how each kernel that computes FP32 by other products does so, each once."""
+    """Return how kernels compute FP32 by products of other types, each way once."""
     found = ((entry.kernel, splitting_of(entry.config)) for entry in done.entries)
     return list(dict.fromkeys(f"{kernel}: {how.words}" for kernel, how in found if how is not None))
 
