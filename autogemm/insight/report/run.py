@@ -144,7 +144,7 @@ def _explained(
 def meanings_of(trials: RunTrials) -> dict[str, str]:
     """The meaning of each parameter, from the families that are at hand.
 
-    Of a name that several families have, the meaning in the family of the best trial.
+    For a name that several families have, it is the meaning in the family of the best trial.
     """
     meanings: dict[str, str] = {}
     for name in (trials.family(), *trials.run.spec.families):
@@ -156,7 +156,7 @@ def meanings_of(trials: RunTrials) -> dict[str, str]:
 
 
 def _parameters(trials: RunTrials, meanings: dict[str, str]) -> tuple[Section, ...]:
-    """What tooltips say, for those whom no tooltip reaches."""
+    """The text of the tooltips as a list, for print and for screens without a pointer."""
     finals = trials.run.finals
     config = finals.winner.config if finals is not None else None
     values = config.as_dict() if config is not None else {}
