@@ -200,7 +200,10 @@ def _print(done: Bench, rows: list[Row]) -> None:
     stored = f", benchmark {done.bench_id}" if done.bench_id else ""
     used = spec.environment
     say(f"{spec.device.name}, {done.started_at:%Y-%m-%d}{stored}")
-    say(f"driver {used.driver}, cuBLAS {used.cublas}, {used.compiler}: {spec.command}")
+    # A listing from a file does not contain the versions.
+    named = (("driver ", used.driver), ("cuBLAS ", used.cublas), ("", used.compiler))
+    versions = ", ".join(name + version for name, version in named if version)
+    say(f"{versions}: {spec.command}" if versions else spec.command)
     for size in dict.fromkeys(row["size"] for row in rows):
         say()
         chosen = [row for row in rows if row["size"] == size]

@@ -44,9 +44,13 @@ from autogemm.support.errors import NotFoundError
 
 PLOTS = (
     Plot("history", "Search history", "Each dot is a config that ran; the line is the best so far"),
-    Plot("distribution", "All configs", "How many configs are how fast"),
-    Plot("importance", "Which parameters matter", "Shares of what sets the fastest tenth apart"),
-    Plot("parameter", "One parameter", "How fast the configs with each of its values are"),
+    Plot("distribution", "All configs", "The number of configs at each speed"),
+    Plot(
+        "importance",
+        "Which parameters matter",
+        "Share of each parameter in what sets the fastest tenth of the configs apart",
+    ),
+    Plot("parameter", "One parameter", "The speeds of the configs with each of its values"),
     Plot("heatmap", "Two parameters", "The best config for each pair of values"),
 )
 
