@@ -9,7 +9,7 @@ docs/architecture.md describes them.
 
 from autogemm.support.version import __version__
 
-# As in `typing`, which takes as long to import as all else here.
+# As in `typing`, whose import would take as long as everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from autogemm.programs import patch, record, unpatch
@@ -29,7 +29,7 @@ def __getattr__(name: str) -> object:
         from autogemm import programs, runtime
 
         found: object = getattr(programs if name in programs.__all__ else runtime, name)
-        # The next look finds it without coming here.
+        # The next lookup finds it without calling this function.
         globals()[name] = found
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,14 +33,14 @@ MAX_NUMBER = 2**31 - 1
 # A seed has the 63 bits that a database keeps.
 MAX_SEED = 2**63 - 1
 
-# In place of a benchmark's number: the newest.
+# Stands for the newest benchmark instead of a number.
 LAST = "last"
 # A benchmark by its number, LAST, or the file of a listing.
 BenchName = int | str | Path
 
 
 def grouped(keyword: str, kind: type[Any], *options: Callable[[Command], Command]) -> Command:
-    """Return a decorator that adds ``options`` and hands the command one value of ``kind``.
+    """Return a decorator that adds ``options`` and passes the command one value of ``kind``.
 
     ``kind`` is a dataclass; the command gets one made from the options that are its fields as
     ``keyword``, and the others as they are.
@@ -188,7 +188,7 @@ def count_option(
 
 
 def off_option(name: str, help: str) -> Command:
-    """Return a flag such as ``--no-prune``, passed on as ``prune``: False where it is typed."""
+    """Return a flag such as ``--no-prune``, passed on as ``prune``: False where it is given."""
     keyword = name.removeprefix("--no-").replace("-", "_")
     return click.option(
         *(name, keyword), is_flag=True, callback=lambda context, parameter, off: not off, help=help
@@ -257,7 +257,7 @@ class ConfigOptions:
 
     @property
     def is_given(self) -> bool:
-        """Whether any of them names a config, more than a family."""
+        """Whether any of them names a config rather than only a family."""
         named = (self.rung, self.seed_index, self.config_json)
         return bool(self.fix) or any(one is not None for one in named)
 
@@ -303,7 +303,7 @@ db_option = click.option(
 
 
 def is_typed(option: str) -> bool:
-    """Return whether an option was typed: it has no value from the environment or by default."""
+    """Return whether an option was typed, rather than set by the environment or by default."""
     given = click.get_current_context().get_parameter_source(option)
     return given is click.core.ParameterSource.COMMANDLINE
 

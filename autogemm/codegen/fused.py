@@ -20,7 +20,7 @@ _IN_KERNEL = {"acc": "accum", "c": "old_c", "alpha": "with.alpha", "beta": "with
 class FusedInput:
     """An input: its name, the kernel's argument, its C++ type there, its index in C++, and the
     function that makes a float of an element (empty: none is needed). ``format_code`` is that of
-    its type, ``value`` what stands for one value where kernels are verified.
+    its type; ``value`` replaces a single value where kernels are verified.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Fused:
 
     @property
     def gated(self) -> bool:
-        """Whether two columns of the product make one of C."""
+        """Whether two columns of the product yield one of C."""
         return self.gate != Gate.NONE
 
 
@@ -97,7 +97,7 @@ def fused_of(problem: Problem) -> Fused | None:
 
 
 def cpp_text(problem: Problem) -> str:
-    """The expression in C++, which floats and bounded numbers alike can be put into."""
+    """The expression in C++, which accepts both floats and bounded numbers."""
 
     def read(one: Read) -> str:
         if one.axes in (HALVES[1], INTERLEAVED[1]):
@@ -138,7 +138,7 @@ def _input(one: EpilogueInput, dtype: DType, value: float) -> FusedInput:
 
 
 def worker_text(problem: Problem) -> str:
-    """Kernels that check and imitate the problem's epilogue on a GPU, to stand behind verify.cu."""
+    """Kernels that check and imitate the problem's epilogue on a GPU; they follow verify.cu."""
     context = {
         "fused": fused_of(problem),
         "dtype_c": problem.dtype.c.label,

@@ -10,8 +10,8 @@ from autogemm.space import Family, derive_values, signature_of
 from autogemm.support.errors import FamilyError
 from autogemm.support.templating import environment, rendered
 
-# What a kernel template may read. Sizes are not among them: kernels take M, N and K at run time,
-# so one text serves all problems that need the same guards and vector widths.
+# Names that a kernel template may read. Sizes are not among them: kernels take M, N and K at run
+# time, so one text serves all problems that need the same guards and vector widths.
 CONTEXT_NAMES = frozenset(
     {
         *("family", "config", "derived", "layout", "trans_a", "trans_b"),
@@ -21,7 +21,7 @@ CONTEXT_NAMES = frozenset(
 )
 
 
-# What stands before the formula of a kernel that makes several products.
+# Prefix of the formula of a kernel that computes several products.
 _BATCH = """\
 // A batch of such products in one launch. The next one's matrices begin batch_rows_a rows of A,
 // batch_rows_b of B and batch_rows_c of C, as stored, behind those of the one before; 0: all share
@@ -33,8 +33,8 @@ _BATCH = """\
 def template_context(family: Family, config: Config, problem: Problem) -> dict[str, object]:
     """The values that a kernel template may read, by name (CONTEXT_NAMES).
 
-    They become text of a kernel, which is compiled and run, and a config may come from anywhere: it
-    has values that the family declares and no others. Raises UsageError.
+    The values become text of a kernel that is compiled and run, and a config may come from
+    anywhere, so only values that the family declares are accepted. Raises UsageError.
     """
     config = family.declared(config)
     return {
@@ -66,7 +66,7 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
             f"{family.name} was recorded elsewhere, without its source: there is nothing to render"
         )
     context = template_context(family, config, problem)
-    # What was read is known once it is rendered.
+    # The names that were read are known after rendering.
     text = rendered(path, context)
     of_batch = "" if problem.batch.is_one else _BATCH
     text = _provenance(family, context) + of_batch + text
@@ -79,7 +79,7 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
 
 
 def _as_one_line(text: str) -> str:
-    """The text without line breaks and marks of comments, in which a long comment is found."""
+    """The text without line breaks and comment marks, so that a folded comment can be searched."""
     return " ".join(text.replace("//", " ").split())
 
 
@@ -98,8 +98,8 @@ class _Read(dict[str, Value]):
 def _provenance(family: Family, context: dict[str, object]) -> str:
     """The comment that begins every emitted file: its family and config.
 
-    Of the config it has what shapes the text or its launches. Two configs that differ elsewhere are
-    one kernel, and two that are launched differently are two.
+    It names the parameters that shape the text or its launches. Two configs that differ only
+    elsewhere are one kernel, and two that are launched differently are two.
     """
     config, derived = context["config"], context["derived"]
     assert isinstance(config, _Read) and isinstance(derived, _Read)

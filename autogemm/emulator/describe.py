@@ -1,4 +1,4 @@
-"""From addresses and offsets to words: which line, which element, what about it."""
+"""Turns addresses and offsets into words: the line, the element, and the error."""
 
 import signal
 from dataclasses import replace
@@ -28,7 +28,7 @@ MISUSES = (
     "others have come to this barrier with another number of threads",
 )
 
-# Told first: what went wrong first, and causes before their consequences.
+# The order of reporting: earlier errors first, and causes before their consequences.
 SEVERITY = (
     FindingKind.CRASHED,
     FindingKind.TIMED_OUT,
@@ -136,7 +136,7 @@ def wrong_value(comparison: Comparison, second_pass: bool) -> Finding:
 
 
 def other_value(changed: Changed) -> Finding:
-    """The same call gave other bits, both within the bound."""
+    """The same call gave different bits, both within the bound."""
     detail = f"is {changed.second:.9g}, was {changed.first:.9g}: the order of additions changes"
     where = _element_of_c(changed.first_at)
     return Finding(FindingKind.OTHER_VALUE, 0, "", where, detail, changed.num_elements)

@@ -1,4 +1,4 @@
-"""The emulator: builds a kernel's executable, runs it on a problem, tells what it saw."""
+"""The emulator builds a kernel's executable, runs it on a problem, and reports its findings."""
 
 import hashlib
 import time
@@ -61,8 +61,8 @@ class RunOptions:
     deadline_s: int = 60
 
 
-# What verify() runs: exact sums in order with late copies, then reals, shuffled, with early ones
-# and blocks by turns.
+# The runs of verify(): exact sums in order with late copies, then reals, shuffled, with early
+# copies and interleaved blocks.
 VERIFYING_RUNS = (
     RunOptions(),
     RunOptions(data=Data.REALS, seed=1, late_copies=False, resident_blocks=8),
@@ -77,7 +77,8 @@ UNSET_RUNS = (
     RunOptions(mode=Mode.UNSET, stack_fill=0x3D, late_copies=False),
 )
 
-# What verify() adds for kernels that split numbers: exponents far apart, then infinities and NaN.
+# Runs that verify() adds for kernels that split numbers: exponents far apart, then infinities and
+# NaN.
 EXTREME_RUNS = (
     RunOptions(data=Data.WIDE, seed=2, late_copies=False),
     RunOptions(data=Data.SPECIAL, seed=3),
@@ -86,7 +87,7 @@ EXTREME_RUNS = (
 TRACE_CAPACITY = 1 << 22
 
 
-# A beta for a problem without, where both ways through the epilogue are to be run.
+# A beta for a problem whose own is 0, where both paths through the epilogue are to be run.
 OTHER_BETA = 0.5
 
 
@@ -155,7 +156,7 @@ class Emulator:
         """Run the launches once and compare C with a float64 reference.
 
         Raises KernelCompileError when g++ refuses the source, UsageError for a plan that cannot be
-        launched. Whatever the kernel does wrong is in the report.
+        launched. Errors of the kernel are in the report.
         """
         check_launchable(plan)
         built = build(source.text, plan.signature, options.mode, self.toolchain, self.folder)
@@ -231,7 +232,7 @@ class Emulator:
         """Run with variables that begin as garbage of two kinds; the first report that is not ok,
         or the last.
 
-        What is found where `verify` found nothing comes of a variable read before it is written.
+        An error that `verify` did not find is due to a variable that is read before it is written.
         """
         for options in UNSET_RUNS:
             how = replace(options, deadline_s=self.deadline_s)
@@ -241,7 +242,8 @@ class Emulator:
         return report
 
     def is_same_program(self, text: str, other: str) -> bool:
-        """Whether g++ makes the same optimised code of two kernels' texts: they differ in words.
+        """Whether g++ compiles two kernels' texts to the same optimised code, so that only their
+        wording differs.
 
         Raises KernelCompileError.
         """

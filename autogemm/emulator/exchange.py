@@ -44,7 +44,8 @@ STARVED = 4
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An emulator executable, and the program that starts it with no rights but to compute."""
+    """An emulator executable, and the program that starts it without any rights except to
+    compute."""
 
     executable: Path
     confine: Path
@@ -358,7 +359,7 @@ def _describe_map(raw: RawTensorMap, tensor_map: TensorMap) -> None:
     raw.matrix_bytes = tensor_map.element.size_bytes * tensor_map.matrix_ld
 
 
-# What a process says of its end.
+# The state that a process reports at its end.
 _SAID = frozenset(State) - {State.RUNNING, State.TOO_LARGE}
 
 
@@ -375,8 +376,8 @@ def _wait_for(program: Program, file: int, deadline_s: int, file_bytes: int) -> 
     """Return why the process was killed, None for one that ended by itself.
 
     It ends itself after so much time of a processor, and so does the limit that it is given. This
-    one is the last, for a process that waits or that others keep from a processor. It runs in an
-    empty folder.
+    one is the last, for a process that waits or that others keep from a processor. The process runs
+    in an empty folder.
     """
     end = time.monotonic() + STARVED * deadline_s + GRACE_S
     seconds = str(deadline_s + GRACE_S)

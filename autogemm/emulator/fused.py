@@ -1,4 +1,4 @@
-"""The reference for a problem with an epilogue: inputs of the user's, the result and its bound."""
+"""The reference for a problem with an epilogue: the user's inputs, the result and its bound."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def result_and_bound(  # noqa: PLR0913  # a problem, and all that the result is 
     *,
     is_exact: bool,
 ) -> tuple[Doubles, Doubles]:
-    """What the epilogue makes of these sums, and how far off C may be.
+    """The epilogue applied to these sums, and the largest error that C may have.
 
     ``arrays`` are those of the plan, ``c`` is the old C. With ``is_exact`` sums are what every
     right kernel has: C is then an element between the two that the epilogue's own rounding leaves.
@@ -57,7 +57,7 @@ def result_and_bound(  # noqa: PLR0913  # a problem, and all that the result is 
 
 
 def _columns(problem: Problem, sums: Bounded) -> dict[str, Bounded]:
-    """The products [products, M, N], or of [1, M, 2 N] the two columns that make one of C."""
+    """The products [products, M, N], or from [1, M, 2 N] the two columns that yield one of C."""
     first, second = {
         Gate.NONE: (slice(None), slice(0)),
         Gate.HALVES: (slice(problem.n), slice(problem.n, None)),
@@ -70,6 +70,6 @@ def _columns(problem: Problem, sums: Bounded) -> dict[str, Bounded]:
 
 
 def _placed(values: Doubles, axes: str, problem: Problem) -> Doubles:
-    """The values with an axis for rows and one for columns of C."""
+    """The values with one axis for rows and one for columns of C."""
     shapes = {"": (1, 1), "m": (-1, 1), "n": (1, -1), "m, n": (problem.m, problem.n)}
     return values.reshape(shapes[axes])

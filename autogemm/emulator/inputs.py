@@ -1,4 +1,4 @@
-"""Inputs for a run, what C must be, and how far off it is."""
+"""Inputs for a run, the reference for C, and the differences from it."""
 
 import math
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ MANY, FEW = 1 << 16, 64
 # The largest FP32 number, and the least that is rounded to infinity.
 LARGEST = float(np.finfo(np.float32).max)
 OVERFLOW = 2.0**128 - 2.0**103
-# Exponents of wide numbers of A; with those of B all products have about the same size. Of the
-# smallest numbers the types of tensor cores hold a few bits only.
+# Exponents of wide numbers of A; with those of B all products have about the same size. Element
+# types of tensor cores keep only a few bits of the smallest numbers.
 WIDE = (-132, -4, 124)
 # Exponent of numbers beside an infinity: so near that no spread of exponents gives it away, so far
 # that their products have sums.
@@ -57,7 +57,7 @@ class Data(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Buffers as the kernel gets them, and C as it must be.
+    """Buffers as the kernel gets them, and the reference for C.
 
     Buffers end with the last element: nothing lies behind it, not even the padding of the last row.
     Padding between rows and gaps between matrices of a batch are NaN, and so is C when beta = 0.
@@ -308,7 +308,7 @@ def _product(problem: Problem, a: Floats, b: Floats, c: Floats) -> tuple[Doubles
 def _make_extreme(
     rng: np.random.Generator, problem: Problem, data: Data, op_a: Floats, op_b: Floats
 ) -> None:
-    """Change elements of both matrices to what ``data`` is to have."""
+    """Change elements of both matrices to the special values of ``data``."""
     if data is Data.WIDE:
         kind = rng.integers(len(WIDE), size=problem.k)
         exponents = np.array(WIDE)[kind]

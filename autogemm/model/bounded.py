@@ -78,7 +78,7 @@ def exactly(value: float | Doubles) -> Bounded:
 
 
 def result_of(epilogue: Epilogue, given: Mapping[str, Bounded]) -> Bounded:
-    """What the epilogue makes of these values of its names, elements [m, n] broadcast; where it is
+    """The epilogue evaluated for these values of its names, elements [m, n] broadcast; where it is
     gated, ``acc`` and SECOND are the two columns of the product.
 
     Errors are those of FP32 arithmetic; the rounding to C's type is not among them.

@@ -11,7 +11,7 @@ from autogemm.model.problem import Layout
 from autogemm.model.signature import Argument, Signature, gemm_signature
 from autogemm.support.limits import Count, Line, SourceText, Word
 
-# What the kernel that multiplies is called in families that ship.
+# The name of the kernel that multiplies in families that ship.
 MAIN_KERNEL = "gemm_kernel"
 # Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares itself.
 DEFAULT_SMEM_BYTES = 47 * 1024
@@ -45,9 +45,8 @@ class TensorMap:
 
     ``matrix`` is ``A``, ``B``, ``C`` or ``workspace``, and the first element lies ``offset_bytes``
     into it. Extents and box are (columns, rows), contiguous first, and ``ld`` the distance of rows,
-    in elements; ``swizzle_bytes`` is 0, 32, 64 or 128. Of a batch there are ``matrices``, each
-    ``matrix_ld`` elements behind the one before: a third dimension, with a box of 1. None for one
-    product.
+    in elements; ``swizzle_bytes`` is 0, 32, 64 or 128. A batch has ``matrices``, each ``matrix_ld``
+    elements after the previous one: a third dimension, with a box of 1. None for one product.
     """
 
     name: str
@@ -116,7 +115,8 @@ class LaunchPlan:
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """Emitted CUDA text. What is timed is what is exported: identity is the text's sha256."""
+    """Emitted CUDA text. The exported text is the one that was timed: its identity is the sha256 of
+    the text."""
 
     family: Word
     template_sha256: Line

@@ -5,7 +5,7 @@ import math
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 
-# What a difference in kind counts, in doublings of one extent.
+# The weight of a difference in kind, in doublings of one extent.
 OPERAND_TRANSPOSED = 0.5
 ALIGNMENT_LOST = 1.0
 ARCHITECTURE_CHANGED = 1.0

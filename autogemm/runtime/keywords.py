@@ -1,4 +1,4 @@
-"""What callers pass to the functions of the package, as values; a UsageError for anything else."""
+"""Converts arguments of the package's functions to values; raises UsageError for invalid ones."""
 
 import operator
 import os

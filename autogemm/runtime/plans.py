@@ -172,7 +172,7 @@ class Plan:
         self._a, self._b, self._c = (self._values[name] for name in ("A", "B", "C"))
         self._workspace = self._values.get("workspace", ctypes.c_void_p())
         self._maps = [_PlacedMap(one, self._values[one.name]) for one in kernel.plan.tensor_maps]
-        # What a family takes beside a GEMM's arguments is neutral. Inputs of an epilogue are given.
+        # A family's additional arguments are neutral. Inputs of an epilogue are given.
         for extra in kernel.plan.arrays:
             if extra.is_input:
                 continue

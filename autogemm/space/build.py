@@ -140,9 +140,9 @@ class _Join:
     def _steps(self) -> list[_Step]:
         """The steps, in an order that keeps partial configs few; free parameters come last.
 
-        What completes a rule is ranked by (net growth - 1) / cost, as for ordering joins in Ibaraki
-        and Kameda, On the optimal nesting order, ACM TODS 9 (1984): a group of parameters with g
-        combinations, of which a share s is legal, has the cost g and the net growth s g.
+        Groups that complete a rule are ranked by (net growth - 1) / cost, as for ordering joins in
+        Ibaraki and Kameda, On the optimal nesting order, ACM TODS 9 (1984): a group of parameters
+        with g combinations, of which a share s is legal, has the cost g and the net growth s g.
         """
         sizes = self._radix.sizes
         waiting = self._rules()

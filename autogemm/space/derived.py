@@ -157,7 +157,7 @@ def launch_plan(
 
 
 def _stacked(rule: TensorMapRule, problem: Problem, *, rows: int) -> dict[str, int]:
-    """What a map says of the matrices of a batch: how many, and elements from one to the next.
+    """A map's dimension of matrices in a batch: their number, and elements from one to the next.
 
     Those in a workspace follow each other without a gap, ``rows`` elements each.
     """

@@ -138,9 +138,9 @@ BATCH_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("a batch of whole tiles", (2, 0), (1, 0), (3, 0), batched=True),
 )
 
-# Alpha and beta, each of 1 and other numbers beside 0, 1 and other numbers. What forgets alpha
-# where beta is 0 shows with the first, what forgets beta or mixes up both with the second. All are
-# multiples of 1/4, so that sums of integers stay exact.
+# Alpha and beta, each of 1 and other numbers beside 0, 1 and other numbers. The first detects
+# kernels that forget alpha where beta is 0, the second those that forget beta or confuse both. All
+# are multiples of 1/4, so that sums of integers stay exact.
 SCALARS: tuple[tuple[float, float], ...] = (
     *((-2.0, 0.0), (0.5, -1.5), (1.0, 1.0), (0.5, 0.0)),
     *((-1.25, 0.5), (1.0, -0.5), (1.0, 0.0), (-2.0, 1.0)),

@@ -22,7 +22,7 @@ WINNER = "winner"
 
 _BESIDE_THE_LADDER = {
     *(baseline_of(dtype) for dtype in DType if dtype not in DType.one_each()),
-    # FP32 from tensor cores: beside what `tune --allow-emulation` finds.
+    # FP32 from tensor cores, to compare with kernels that `tune --allow-emulation` finds.
     "triton_tf32x3",
 }
 LADDER_KERNELS = (
@@ -52,7 +52,8 @@ class NamedKernel:
 
 
 def named_kernels(names: Iterable[str]) -> tuple[NamedKernel, ...]:
-    """Return the kernels by name, in order and each once; a group (``rungs``) is its members.
+    """Return the kernels by name, in order and each once; a group (``rungs``) stands for its
+    members.
 
     ``kernel:12`` is number 12 of the database. Raises NotFoundError for an unknown name.
     """

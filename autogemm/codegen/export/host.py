@@ -26,8 +26,8 @@ from autogemm.support.errors import ExportError
 class Host:
     """A family as the launcher needs it: C++ expressions over M N K lda ldb ldc.
 
-    ``guard_*`` and ``vec_*`` are what the kernel was specialised for by its problem. They hold
-    their values of then, and are what the launcher checks.
+    ``guard_*`` and ``vec_*`` are what the kernel was specialised for by its problem. They keep
+    their values from then, and the launcher checks them.
 
     ``signature`` is that of the kernels, ``exported`` that of the function for callers, which takes
     a workspace whether the kernels need one or not, so that kernels can replace each other.
@@ -62,7 +62,8 @@ class Host:
         return [text for text in dict.fromkeys(texts) if text != "0"]
 
     def _in_place(self, name: str) -> Expression:
-        """A derived quantity with those that it reads in place: what a caller can see."""
+        """A derived quantity in terms of what a caller can see: the quantities that it reads are
+        inserted."""
         expression = written(self._family.derive[name])
         for other in reversed(self._family.derive):
             if other in expression.names and other not in self._special:
@@ -204,8 +205,8 @@ class Host:
         return {one.name: "nullptr" for one in self.exported.of_kind(ArgumentKind.MATRIX)}
 
     def extras(self, names: CNames) -> list[dict[str, object]]:
-        """The family's own arguments: name, meaning, C++ type, number of elements and what this is
-        computed of (of one value none), what is neutral or stands for an input of the epilogue.
+        """The family's own arguments: name, meaning, C++ type, number of elements and its
+        expression (none for one value), and the neutral value or the input of the epilogue.
         """
         return [
             {

@@ -38,7 +38,7 @@ WRITTEN_BY = "// Written by autogemm "
 
 DEFAULT_NAMES = Names()
 
-# How the files of each text format begin, so that ours are known from others.
+# The beginnings of our files in each text format, which distinguish them from others.
 BEGINNINGS = {"cuda": WRITTEN_BY, "ptx": WRITTEN_BY, "json": '{\n  "autogemm": '}
 
 
@@ -53,8 +53,8 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
 ) -> str:
     """The whole CUDA file; ``file_name`` appears in the commands that its header recommends.
 
-    ``on_record`` says what is known of this text where the time is recorded. With ``names`` of the
-    user's own the file can meet others in one program.
+    ``on_record`` says what is known of this text where the time is recorded. With ``names`` chosen
+    by the user, several such files can be linked into one program.
 
     Raises ExportError when the family no longer emits this kernel: its launch geometry may then
     have changed too.
@@ -95,7 +95,8 @@ def export_header(
 
 
 def program_context(problem: Problem, function: str) -> dict[str, object]:
-    """What the templates read that verify a GEMM and time it beside cuBLAS, with no launcher.
+    """The context of the templates that verify a GEMM and time it beside cuBLAS, without a
+    launcher.
 
     ``function`` queues it: the arguments of a plain GEMM with a workspace, then the stream.
     """
@@ -117,7 +118,7 @@ def program_context(problem: Problem, function: str) -> dict[str, object]:
 
 
 def _context(kernel: StoredKernel, family: Family, host: Host, names: Names) -> dict[str, object]:
-    """What both the file and its header are made of."""
+    """The context that the file and its header share."""
     problem = kernel.problem
     own = host.context(host_names(problem.dtype))
     launches = [one | {"kernel": names.kernel(one["kernel"])} for one in host.launches()]
@@ -143,7 +144,7 @@ def _context(kernel: StoredKernel, family: Family, host: Host, names: Names) -> 
 
 
 def _fusion(problem: Problem) -> Fusion | None:
-    """The form of cuBLASLt that computes it; of batches only plain products are raced."""
+    """The form of cuBLASLt that computes it; for batches only plain products are compared."""
     if problem.epilogue.is_plain or not problem.batch.is_one:
         return None
     return fusion_of(problem.epilogue, problem.dtype)
@@ -175,9 +176,9 @@ def kernel_marks(source: KernelSource) -> dict[str, str]:
 
 
 def extract_kernel(text: str) -> str:
-    """The kernel as it was measured, from the text of an exported CUDA file.
+    """Return the kernel as it was measured, from the text of an exported CUDA file.
 
-    Raises ExportError when there is none, or it is not what its sha256 says.
+    Raises ExportError when there is none, or when it does not match its sha256.
     """
     begin = re.search(r"^// autogemm:kernel:begin bytes=(\d+) sha256=([0-9a-f]{64})\n", text, re.M)
     if begin is None:
@@ -198,7 +199,7 @@ def export_ptx(
 def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None = None) -> str:
     """Config, problem, device, environment, measurement and source as one JSON object.
 
-    ``measurement.timed_text`` is ``this`` where the time is of the very source, else ``earlier`` or
+    ``measurement.timed_text`` is ``this`` where exactly this source was timed, else ``earlier`` or
     ``unknown``.
     """
     source, problem = kernel.source, kernel.problem
@@ -235,7 +236,7 @@ def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None 
 
 
 def _problem_dict(problem: Problem) -> dict[str, Any]:
-    """The fields of the problem; a plain product says nothing of an epilogue or a batch."""
+    """The fields of the problem; a plain product has none for an epilogue or a batch."""
     texts = {name: str(getattr(problem, name)) for name in ("layout", "dtype", "epilogue", "batch")}
     left_out = {"epilogue": problem.epilogue.is_plain, "batch": problem.batch.is_one}
     fields = asdict(problem) | texts
@@ -253,13 +254,13 @@ def _certificate_dict(certificate: Certificate | None) -> dict[str, Any] | None:
 
 
 def _timed(kernel: StoredKernel, on_record: OnRecord | None) -> TimedText:
-    """Which text the kernel's time is of: where it was measured, this one."""
+    """Which text was timed; where the time was measured, this one."""
     if kernel.provenance is Provenance.MEASURED:
         return TimedText.THIS
     return (on_record or OnRecord()).timed
 
 
-# What stands before a recorded time and error: nothing else is known of the text in the file.
+# Prefix of a recorded time and error, where nothing else is known of the text in the file.
 _NOT_OF_THIS = {
     TimedText.EARLIER: "of an earlier version of this kernel, not of this text: ",
     TimedText.UNKNOWN: "not known to be of this text: the recording does not say which it is of; ",
@@ -328,7 +329,8 @@ def _usage(
 
 
 def _nvcc_target(kernel: StoredKernel) -> str:
-    """For nvcc, which compiles for the plain architecture too where -arch names a variant of it."""
+    """The option for nvcc, which also compiles for the plain architecture where -arch names a
+    variant of it."""
     suffix = kernel.source.arch_suffix
     arch = f"{kernel.device.arch}{suffix}"
     return f"-gencode arch=compute_{arch},code=sm_{arch}" if suffix else f"-arch=sm_{arch}"
@@ -385,7 +387,8 @@ def comment(label: str, text: str) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """One line of text that can not end a comment, continue it or run on in another direction."""
+    """One line of text that cannot end or continue a comment, nor change the direction of
+    writing."""
     folded = " ".join(text.split()).replace("\\", "/")
     shown = "".join(letter if letter.isprintable() else "?" for letter in folded)
     # In C++ before 17 two question marks begin a trigraph: with a slash, a backslash.
@@ -403,7 +406,7 @@ def _types(dtype: DType) -> dict[str, object]:
         "bits_of_c": c.host_bits,
         "is_short_c": c.size_bytes < Element.F32.size_bytes,
         "roundoff_c": f"0x1p-{c.significant_bits}",
-        # At least that of FP16, so that the texts for BF16 stay as they are.
+        # At least that of FP16, so that emitted texts for BF16 stay unchanged.
         "half_step_c": f"0x1p{max(c.half_step_exponent, Element.F16.half_step_exponent)}",
         "cublas_types": (ab.cuda_data_type, c.cuda_data_type, ab.cublas_compute_type),
     }
@@ -416,7 +419,7 @@ def host_names(dtype: DType) -> CNames:
 
 
 def _formula(problem: Problem) -> str:
-    """What C is made of, in words of the header."""
+    """The formula of C, in the words of the header."""
     if problem.epilogue.is_plain:
         return "alpha * op(A) * op(B) + beta * C"
     return "its epilogue of acc = op(A) * op(B)"
@@ -430,7 +433,7 @@ def headers_of(family: Family, problem: Problem) -> list[str]:
     return list(dict.fromkeys(one.host_header for one in elements if one.host_header))
 
 
-# Where an exported program has what is no member of its problem.
+# Where an exported program keeps values that are not members of its problem.
 _MATRICES_IN_TEST = {
     **{"A": "x.a.data", "B": "x.b.data", "C": "x.c.data"},
     **{"workspace": "x.workspace.data", "workspace_bytes": "x.workspace.count"},

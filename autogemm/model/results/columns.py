@@ -1,8 +1,8 @@
 """The names of a result's fields in rows: of tables, JSON, CSV and the database.
 
 A value of the program is nested (an outcome has a measurement, which has telemetry); a row is flat.
-The name in a row is the name of the field. What has a name of its own in rows stands here, once,
-with what was called otherwise before.
+The name in a row is the name of the field. Each column's name is defined once, here, together with
+names that it had before.
 """
 
 from collections.abc import Iterable, Mapping

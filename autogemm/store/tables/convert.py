@@ -1,6 +1,6 @@
 """Values to table rows and back: a field lies in the column of its name. No database is touched.
 
-What cannot be turned back (an unknown word, a missing fact) raises ValueError, TypeError or
+Rows that cannot be converted (an unknown word, a missing fact) raise ValueError, TypeError or
 KeyError: the database was damaged or edited by hand.
 """
 
@@ -179,7 +179,7 @@ def kernel_of(record: KernelRecord) -> KernelSource:
     return source
 
 
-# What `spec_columns` gives: all that makes two runs the same run, but for the foreign keys.
+# The names in `spec_columns`: everything that identifies a run, except the foreign keys.
 _ELSEWHERE = {"problem", "device", "environment", "command"}
 SPEC_COLUMNS = tuple(name for name in names_of(RunSpec) if name not in _ELSEWHERE)
 
@@ -254,7 +254,7 @@ def calls_of(record: FinalsRecord) -> tuple[Call, ...]:
 
 
 def sustained_of(record: FinalsRecord) -> Sustained | None:
-    """What winner and baseline took each alone, None if they did not run so."""
+    """The times of winner and baseline running alone, None if they did not."""
     is_there = record.sustained_us and record.sustained_baseline_us
     return value_of(Sustained, record) if is_there else None
 

@@ -167,8 +167,8 @@ def run(command: VerifyCommand) -> None:
 
 
 def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None:
-    """Verify as much as the time allows: first configs that have all lines among them, and problems
-    that take a second or two; large problems last.
+    """Verify as much as the time allows: first a set of configs that covers all lines on problems
+    that take a second or two, large problems last.
     """
     end = time.monotonic() + command.limit_s
     seeds = verified_by_default(family)
@@ -206,7 +206,7 @@ def _of_size(cases: CaseSet, *, is_small: bool) -> CaseSet:
 def _verified_everywhere(
     command: VerifyCommand, family: Family, device: Device, sets: Sequence[CaseSet], end: float
 ) -> list[dict[str, Any]]:
-    """Return the rows of `verified` on each place that was asked for."""
+    """Return the rows of `verified` on each requested place."""
     rows = []
     for place in command.all_places:
         with checker(family, place, command.mode) as check:
@@ -295,7 +295,7 @@ def verified(  # noqa: PLR0913, PLR0917  # what is run, where, and until when
     """
 
     def run_one(case: Case) -> CaseResult | None:
-        # Here, so that the first cases do not wait until there is a config for the last.
+        # Built here, so that the first cases do not wait for the config of the last.
         legal = legal_case(family, device, case)
         return None if legal is None else check(legal)
 

@@ -46,7 +46,7 @@ def run(job: Job) -> str:
     expected = reference(problem, a, b, c, (alpha, beta))
     gpu.read_rows(c_address, got, problem.ldc)
     result = loaded(got, dtype.c)
-    # What lies between products is none of the kernel's.
+    # Memory between products does not belong to the kernel.
     own = np.arange(len(result)) % problem.batch_rows[2] < problem.m
     wrong = np.argwhere((result != expected) & own[:, None])
     if not len(wrong):
@@ -68,7 +68,8 @@ def reference(
 ) -> Floats:
     """alpha op(A) op(B) + beta C in float64, exact for these integers, then rounded to C's type.
 
-    Of a batch all products' matrices are stacked as they lie in memory; so is the result.
+    For a batch, the matrices of all products are stacked as they lie in memory, and so is the
+    result.
     """
     alpha, beta = scalars
     found = beta * c.astype(np.float64)

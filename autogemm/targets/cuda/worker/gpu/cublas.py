@@ -17,7 +17,7 @@ from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 
 OP_N, OP_T = 0, 1
 DEFAULT_MATH = 0
-# What cuBLAS recommends for Hopper and Blackwell; more than enough for older GPUs.
+# The size that cuBLAS recommends for Hopper and Blackwell; more than enough for older GPUs.
 WORKSPACE_BYTES = 32 * 2**20
 
 GEMM_DEFAULT = -1
@@ -27,9 +27,9 @@ GEMM_DEFAULT = -1
 class Gemm:
     """C = alpha op(A) op(B) + beta C, row-major; a, b and c are device addresses.
 
-    Of fused calls ``bias`` is the address of an element for each column, and ``added`` that of the
-    matrix that stands in place of the old C; 0 where there is none. Of a batch there are ``count``
-    products, whose matrices begin so many elements behind those of the one before.
+    In fused calls ``bias`` is the address of an element for each column, and ``added`` that of the
+    matrix that replaces the old C; 0 where there is none. A batch has ``count`` products; strides
+    are in elements from one matrix to the next.
     """
 
     m: int

@@ -1,7 +1,7 @@
 """Calls of cuBLAS for a problem with an epilogue: fused by cuBLASLt, or with a kernel behind.
 
-What cuBLASLt has no epilogue for (`autogemm.model.fusion`) is the plain product, rounded to C's
-type, and one pointwise kernel of the same expression, which reads and writes by 16 bytes.
+Where cuBLASLt has no epilogue (`autogemm.model.fusion`), the call is the plain product, rounded to
+C's type, and one pointwise kernel of the same expression, which accesses 16 bytes at a time.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ VECTOR_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a call for a problem with an epilogue does besides the product."""
+    """The work of a call for a problem with an epilogue besides the product."""
 
     queue: Callable[[Callable[[Gemm], None], Gemm, InputSet], None]
 

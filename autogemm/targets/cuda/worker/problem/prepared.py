@@ -272,7 +272,7 @@ class PreparedProblem:
         return self.gpu.microseconds(begin, self.gpu.event())
 
     def _complaint_of_few(self, contestant: Contestant) -> str:
-        """What is wrong with few products in each element of C, empty when nothing is."""
+        """The fault in results with few products per element of C; empty if there is none."""
         with self.reals.few_products(self.problem):
             self.result.reset(self.reals)
             contestant.queue(self.reals)

@@ -138,8 +138,8 @@ class Reference:
     def _multiply(self, tile: Tile, buffers: tuple[int, int, int], *, squared: bool) -> None:
         """op(A) op(B) of one tile of C in float64, all of K; optionally of squared elements.
 
-        Of a gated epilogue these are two columns for each of C: one tile behind the other, or side
-        by side as they alternate.
+        For a gated epilogue these are two columns for each of C, one tile behind the other or
+        alternating.
         """
         a_tile, b_tile, product = buffers
         for part in self._parts(tile):

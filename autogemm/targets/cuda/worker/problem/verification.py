@@ -5,8 +5,8 @@ reference, so one dropped or doubled product is seen. On real inputs |C - refere
 within a bound on the rounding error of float32 arithmetic, which lower precision does not meet
 (`autogemm.targets.cuda.worker.problem.reference` has it, with its sources).
 
-What is to be FP32 must also be as exact as a whole as FP32 in any order is, on the real inputs and
-on some with few products, where even BF16x3 and sums of 20 bits show
+FP32 results must also have errors that, taken together, are possible for FP32 in some order, on the
+real inputs and on some with few products, where even BF16x3 and sums of 20 bits are detected
 (`autogemm.targets.cuda.worker.problem.precision`).
 """
 
