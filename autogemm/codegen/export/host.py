@@ -205,7 +205,8 @@ class Host:
 
     def extras(self, names: CNames) -> list[dict[str, object]]:
         """The family's own arguments: name, meaning, C++ type, number of elements and what this is
-        computed of (of one value none), what is neutral or stands for an input of the epilogue.
+        computed of (of one value none), what is neutral or stands for an input of the epilogue,
+        and whether it belongs to the epilogue.
         """
         return [
             {
@@ -216,6 +217,8 @@ class Host:
                 "quantities": [] if rule.extent is None else self.quantities(rule.extent),
                 "neutral": float_literal(rule.neutral),
                 "is_input": rule.is_input,
+                "is_output": rule.is_output,
+                "is_given": rule.is_input or rule.is_output,
             }
             for rule in self._arguments
         ]
