@@ -204,4 +204,8 @@ def test_the_program_checks_a_second_output(tmp_path: Path, cublas: Path, declar
     # C is right, and the last column of the second output is not.
     wrong = run_on_cpu(program, "--rounds", 0, WRONG="1")
     assert (wrong.code, wrong.output.count(": WRONG, ")) == (1, 2), wrong.output
-    assert re.search(r"^verify.* max .error. \S+, 0(\.\d+)? of.*\n  aux: max .error. 7\d", wrong.output, re.MULTILINE)
+    assert re.search(
+        r"^verify.* max .error. \S+, 0(\.\d+)? of.*\n  aux: max .error. 7\d",
+        wrong.output,
+        re.MULTILINE,
+    )
