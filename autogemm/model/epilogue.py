@@ -147,13 +147,17 @@ class Epilogue:
     @property
     def gate(self) -> Gate:
         """Which two columns of the product make one of C; none where it is one."""
-        read = {one.axes for one in self._formula.reads if one.name == "acc"}
-        return next((gate for gate, axes in _GATES.items() if read == set(axes)), Gate.NONE)
+        return _gate(self.text)
 
     @property
     def num_columns(self) -> int:
         """Columns of op(B) for each of C: 2 where it is gated."""
         return 1 if self.gate is Gate.NONE else 2
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether several products may be one launch: neither gated nor with a second output."""
+        return self.gate is Gate.NONE and self.output is None
 
     @property
     def inputs(self) -> tuple[EpilogueInput, ...]:
@@ -252,6 +256,13 @@ def _checked(text: str) -> Formula:
         if axes.get(name) == "" and kind != Element.F32.label:
             raise _wrong(text, kind, f"{name} is one value, which is f32", last=True)
     return formula
+
+
+@lru_cache(maxsize=256)
+def _gate(text: str) -> Gate:
+    """The gate of an epilogue's canonical text, which every shape of a problem asks for."""
+    read = {one.axes for one in _checked(text or PLAIN_TEXT).reads if one.name == "acc"}
+    return next((gate for gate, axes in _GATES.items() if read == set(axes)), Gate.NONE)
 
 
 def _require_acc(text: str, found: list[str]) -> None:
