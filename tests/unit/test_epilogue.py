@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.model.batch import Batch
 from autogemm.model.bounded import Bounded, exactly, result_of
@@ -15,6 +16,7 @@ from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
 from autogemm.support.errors import EpilogueError, UsageError
+from autogemm.verify import count_cases, planned_cases
 
 
 @pytest.mark.parametrize(
@@ -190,3 +192,15 @@ def test_a_kernel_without_an_epilogue_is_what_it_was() -> None:
     written_out = Problem(4096, 4096, 4096, epilogue=Epilogue("alpha*acc + beta*c[m,n]"))
     assert written_out == problem
     assert render(family, family.seeds[0], problem) == render(family, family.seeds[0], written_out)
+
+
+@pytest.mark.parametrize("text", ["aux[m, n] = acc; relu(aux)", "silu(acc[n]) * acc[n + N]"])
+def test_no_edge_case_has_a_batch_where_the_epilogue_takes_none(text: str) -> None:
+    family = load_family("gemm_wgmma")
+    given = (family, family.seeds[0], find_device("h100"), DType.BF16)
+    cases = planned_cases(*given, epilogue=Epilogue(text))
+    assert all(case.problem.batch.is_one for case in cases)
+    assert len(cases) == count_cases(*given, Epilogue(text))
+    plain = planned_cases(*given)
+    assert any(not case.problem.batch.is_one for case in plain)
+    assert len(plain) == count_cases(*given)
