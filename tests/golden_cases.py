@@ -675,6 +675,31 @@ GOLDEN_CASES = (
         family="gemm_wgmma",
         least_arch=90,
     ),
+    # A second output, of C's type and in FP32.
+    GoldenCase(
+        "fused_two_outputs",
+        fused(square(1023), "aux[m, n] = acc + bias[n]; relu(aux)"),
+        {"VEC_LOAD": 1, "VEC_STORE": 1},
+    ),
+    GoldenCase(
+        "fused_two_outputs",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NT, DType.BF16),
+            "aux[m, n] = acc + bias[n]; gelu_tanh(aux)",
+        ),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "fused_gated_two_outputs",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NT, DType.BF16),
+            "up[m, n] = acc[n]; silu(up) * acc[n + N]; up: f32",
+        ),
+        GATED,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
     # Batches: each way to find a block's product, and its matrices.
     *(
         GoldenCase("batched", batched(square(1024)), family=name)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from autogemm.codegen.fused import fused_of
+from autogemm.codegen.fused import Fused, fused_of
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
@@ -71,11 +71,17 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
     of_batch = "" if problem.batch.is_one else _BATCH
     text = _provenance(family, context) + of_batch + text
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
-    if not problem.epilogue.is_plain and f"= {problem.epilogue} " not in _as_one_line(text):
+    if (fused := fused_of(problem)) and not _has_epilogue(text, fused):
         raise FamilyError(f"template {path}: it knows no epilogue but alpha * acc + beta * c[m, n]")
     if family.needs_sm_90a and not source.arch_suffix:
         raise FamilyError(f"template {path}: a family for 90a includes parts/ptx/sm_90a.cu.jinja")
     return source
+
+
+def _has_epilogue(text: str, fused: Fused) -> bool:
+    """Whether the kernel says that it computes the epilogue, and its second output."""
+    words = _as_one_line(text)
+    return f"= {fused.text} " in words and (fused.output is None or fused.output.text in words)
 
 
 def _as_one_line(text: str) -> str:

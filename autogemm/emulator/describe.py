@@ -50,6 +50,7 @@ SEVERITY = (
     FindingKind.UNINITIALISED,
     FindingKind.READS_C,
     FindingKind.NEVER_WRITTEN,
+    FindingKind.WRITTEN_TWICE,
     FindingKind.WRONG_VALUE,
     FindingKind.OTHER_VALUE,
 )
@@ -122,30 +123,29 @@ class Places:
 SECOND_PASS = ", in a second run on the workspace that the first left"
 
 
-def wrong_value(comparison: Comparison, second_pass: bool) -> Finding:
-    """C differs from the reference, or its padding was written."""
+def wrong_value(comparison: Comparison, second_pass: bool, name: str = "C") -> Finding:
+    """C, or a second output of that name, differs from the reference, or padding was written."""
     when = SECOND_PASS if second_pass else ""
     if comparison.first_wrong is None:
         detail = f"written, although it is the padding between rows{when}"
-        return Finding(
-            FindingKind.OUT_OF_BOUNDS, 0, "", "C's padding", detail, comparison.padding_changed
-        )
+        where, changed = f"{name}'s padding", comparison.padding_changed
+        return Finding(FindingKind.OUT_OF_BOUNDS, 0, "", where, detail, changed)
     detail = f"is {comparison.got:g}, must be {comparison.expected:g}{when}"
-    where = _element_of_c(comparison.first_wrong)
+    where = _element(comparison.first_wrong, name)
     return Finding(FindingKind.WRONG_VALUE, 0, "", where, detail, comparison.wrong_elements)
 
 
 def other_value(changed: Changed) -> Finding:
     """The same call gave different bits, both within the bound."""
     detail = f"is {changed.second:.9g}, was {changed.first:.9g}: the order of additions changes"
-    where = _element_of_c(changed.first_at)
+    where = _element(changed.first_at)
     return Finding(FindingKind.OTHER_VALUE, 0, "", where, detail, changed.num_elements)
 
 
-def _element_of_c(place: tuple[int, ...]) -> str:
+def _element(place: tuple[int, ...], name: str = "C") -> str:
     """``C[3,4]``, ``C[3,4] of product 1``; the first product is not named."""
     product, row, column = place
-    return f"C[{row},{column}]" + (f" of product {product}" if product else "")
+    return f"{name}[{row},{column}]" + (f" of product {product}" if product else "")
 
 
 def begun_as(fill: int, finding: Finding) -> Finding:
@@ -206,6 +206,7 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
         FindingKind.ENDED_BLOCK: f"{who}, which may have left the kernel",
         FindingKind.DEADLOCK: f"{who}: what it waits for never comes",
         FindingKind.NEVER_WRITTEN: "is the first",
+        FindingKind.WRITTEN_TWICE: f"{who}, before by {earlier}{at_other}",
     }
     return details.get(kind, f"{verb} {who}")
 

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,14 @@ from autogemm.emulator.exchange import (
     run_process,
 )
 from autogemm.emulator.findings import EmulatorReport, Finding, source_lines
-from autogemm.emulator.inputs import Comparison, Data, changed_between, compare, make_inputs
+from autogemm.emulator.inputs import (
+    Comparison,
+    Data,
+    Inputs,
+    changed_between,
+    compare,
+    make_inputs,
+)
 from autogemm.emulator.toolchain import (
     Build,
     Mode,
@@ -172,15 +179,20 @@ class Emulator:
             first = compare(problem, inputs, raw.first_c)
             if first.is_wrong or not comparison.is_wrong:
                 comparison, second = first, False
+        of_output = _compare_output(problem, inputs, raw)
         findings = describe_all(raw, built, plan, problem, source.text)
         if raw.state.completed and comparison.is_wrong:
             findings += (wrong_value(comparison, second),)
         elif raw.state.completed and raw.first_c is not None:
             changed = changed_between(problem, raw.first_c, raw.c)
             findings += (other_value(changed),) if changed is not None else ()
+        if raw.state.completed and of_output is not None and of_output.is_wrong:
+            output = problem.epilogue.output
+            findings += (wrong_value(of_output, False, output.name if output else ""),)
         if options.stack_fill:
             findings = tuple(begun_as(options.stack_fill, finding) for finding in findings)
-        return _report(raw, built, comparison, findings, time.perf_counter() - start)
+        comparisons = (comparison,) if of_output is None else (comparison, of_output)
+        return _report(raw, built, comparisons, findings, time.perf_counter() - start)
 
     def verify(  # noqa: PLR0913  # a kernel, its problem, and how to run it
         self,
@@ -282,17 +294,24 @@ def _header(options: RunOptions) -> RawExchange:
     )
 
 
+def _compare_output(problem: Problem, inputs: Inputs, raw: RawResult) -> Comparison | None:
+    """The second output as the kernel left it against its reference; None where there is none."""
+    if raw.output is None:
+        return None
+    return compare(problem.of_output, inputs.of_output, raw.output)
+
+
 def _report(
     raw: RawResult,
     built: Build,
-    comparison: Comparison,
+    comparisons: Sequence[Comparison],
     findings: tuple[Finding, ...],
     seconds: float,
 ) -> EmulatorReport:
     return EmulatorReport(
         findings=findings,
-        max_error_ratio=comparison.max_error_ratio,
-        wrong_elements=comparison.wrong_elements,
+        max_error_ratio=max(one.max_error_ratio for one in comparisons),
+        wrong_elements=sum(one.wrong_elements for one in comparisons),
         num_accesses=raw.header.num_accesses,
         compile_seconds=built.seconds,
         seconds=seconds,

@@ -52,7 +52,7 @@ class Program:
 
 
 class Region(IntEnum):
-    """The memory of an address; arrays of a family's own have numbers from EXTRA on."""
+    """The memory of an address; arrays beside the matrices have numbers from EXTRA on."""
 
     A = 0
     B = 1
@@ -182,6 +182,9 @@ TRACE_RECORD = np.dtype(
 class Buffer:
     """A global buffer of exactly these elements; ``columns`` of every ``stride`` are valid.
 
+    Behind the workspace come arrays that kernels only read, and a second output, the one array
+    there whose contents are not ``readable``.
+
     The kernel finds its rows ``pitch`` elements apart, ``stride`` where that is 0. Between rows
     that are farther than ``stride`` lies address space that is reserved and holds nothing. The
     first ``rows`` of every ``group_rows`` are valid, all where that is 0.
@@ -201,14 +204,16 @@ class Buffer:
 class RawResult:
     """Results of the process: its state, the exchange header, C, and the trace if one was asked.
 
-    ``first_c`` is C after the first of two passes, None where there was one. ``counts`` says how
-    often lines ran, in gcov's format; empty unless it was asked for.
+    ``first_c`` is C after the first of two passes, None where there was one. ``output`` is the
+    second output, after the last pass, None where there is none. ``counts`` says how often lines
+    ran, in gcov's format; empty unless it was asked for.
     """
 
     header: RawExchange
     state: State
     c: Stored
     first_c: Stored | None
+    output: Stored | None
     trace: npt.NDArray[np.void]
     counts: bytes
 
@@ -225,7 +230,7 @@ def check_launchable(plan: LaunchPlan) -> None:
         )
     if len(plan.extras) > MAX_EXTRAS:
         raise UsageError(
-            f"the emulator takes {MAX_EXTRAS} arguments of a family's own, got {len(plan.extras)}"
+            f"the emulator takes {MAX_EXTRAS} arguments beside a GEMM's, got {len(plan.extras)}"
         )
     if len(plan.tensor_maps) > MAX_TENSOR_MAPS:
         raise UsageError(
@@ -277,6 +282,11 @@ def run_process(
             if header.num_passes > 1:
                 first_offset = header.first_c_offset
                 first_c = np.frombuffer(memory, given.dtype, given.size, first_offset).copy()
+            output = None
+            for index, buffer in enumerate(buffers):
+                if index >= Region.EXTRA and not buffer.readable:
+                    data, place = buffer.data, header.buffers[index].offset
+                    output = np.frombuffer(memory, data.dtype, data.size, place).copy()
             num_trace = min(after.num_trace, header.trace_capacity)
             trace = np.frombuffer(memory, TRACE_RECORD, num_trace, header.trace_offset).copy()
             num_counts = min(after.num_counts, header.counts_capacity)
@@ -287,7 +297,7 @@ def run_process(
             f"the emulator cannot reserve address space for {problem.label}: lift the limit on "
             "virtual memory (ulimit -v unlimited); none of it is used"
         )
-    return RawResult(after, state, c, first_c, trace, counts)
+    return RawResult(after, state, c, first_c, output, trace, counts)
 
 
 def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autogemm.emulator.exchange import Buffer
-from autogemm.emulator.fused import result_and_bound
+from autogemm.emulator.fused import Expected, expected_results
 from autogemm.model.bounded import Bounded
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import (
@@ -63,7 +63,8 @@ class Inputs:
     Padding between rows and gaps between matrices of a batch are NaN, and so is C when beta = 0.
     ``expected`` is [products, M, N], and so is ``bound``, the largest error that rounding can
     explain. ``extras`` are the arrays beside the matrices, in the order of the
-    plan: a family's own, and inputs of the epilogue.
+    plan: a family's own, inputs of the epilogue, and its second output, which is NaN and of which
+    ``output`` says how it must be.
     """
 
     a: Stored
@@ -72,6 +73,13 @@ class Inputs:
     extras: tuple[Stored, ...]
     expected: Doubles
     bound: Doubles
+    output: Expected | None = None
+
+    @property
+    def of_output(self) -> "Inputs":
+        """The same with the second output, the last array, in place of C."""
+        assert self.output is not None
+        return replace(self, c=self.extras[-1], expected=self.output.value, bound=self.output.bound)
 
     def buffers(self, problem: Problem, plan: LaunchPlan, misalign_bytes: int) -> list[Buffer]:
         """A, B, C, the workspace and a family's own arrays for one run. The workspace is zero, as
@@ -87,7 +95,10 @@ class Inputs:
             Buffer(self.b, problem.b_shape[1], near.ldb, True, off, problem.ldb, *b),
             Buffer(self.c, problem.n, near.ldc, has_old_c, off, problem.ldc, *c),
             Buffer(workspace, 0, 0, False),
-            *(Buffer(extra, extra.size, extra.size, True) for extra in self.extras),
+            *(
+                Buffer(extra, extra.size, extra.size, not of_plan.is_output)
+                for extra, of_plan in zip(self.extras, plan.arrays, strict=True)
+            ),
         ]
 
 
@@ -147,12 +158,14 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
         rng, problem, data, _op(a, problem.layout.trans_a), _op(b, problem.layout.trans_b)
     )
     extras = [_extra(rng, extra, dtype, data) for extra in plan.arrays]
+    output = None
     if problem.epilogue.is_plain:
         expected, bound = _plain(problem, Given(a, b, c), data)
     else:
         if data is Data.INTEGERS:
             a = np.ldexp(a, -sum_exponent(problem.k))
-        expected, bound = _fused(problem, Given(a, b, c), plan, extras, data)
+        of_c, output = _fused(problem, Given(a, b, c), plan, extras, data)
+        expected, bound = of_c.value, of_c.bound
     before = c if problem.reads_c else np.full_like(c, np.nan)
     near = with_near_rows(problem)
     rows_a, rows_b, rows_c = problem.batch_rows
@@ -166,6 +179,7 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
         ),
         expected,
         bound,
+        output,
     )
 
 
@@ -195,14 +209,14 @@ def _plain(problem: Problem, given: Given, data: Data) -> tuple[Doubles, Doubles
 
 def _fused(
     problem: Problem, given: Given, plan: LaunchPlan, extras: Sequence[Floats], data: Data
-) -> tuple[Doubles, Doubles]:
-    """C with an epilogue, and the largest error of an element."""
+) -> tuple[Expected, Expected | None]:
+    """C with an epilogue, and the second output where there is one."""
     sums, magnitude = _product(problem.plain_product, given.a, given.b, given.c)
     steps = 2.0 ** sum_exponent(problem.k)
     exact = data is Data.INTEGERS and float(magnitude.max()) * steps < 2**24
     error = np.zeros_like(sums) if exact else _rounding_of_sums(problem, sums, magnitude)
     acc = Bounded(sums, error)
-    return result_and_bound(problem, plan, extras, given.c, acc, is_exact=exact)
+    return expected_results(problem, plan, extras, given.c, acc, is_exact=exact)
 
 
 def _rounding_of_sums(problem: Problem, expected: Doubles, magnitude: Doubles) -> Doubles:
@@ -215,6 +229,8 @@ def _rounding_of_sums(problem: Problem, expected: Doubles, magnitude: Doubles) -
 def _extra(rng: np.random.Generator, extra: Extra, dtype: DType, data: Data) -> Floats:
     """An array beside the matrices."""
     assert extra.count is not None, "an array"
+    if extra.is_output:
+        return np.full(extra.count, np.nan, np.float32)
     if not extra.is_input:
         return np.full(extra.count, extra.neutral, np.float32)
     values = _matrix(rng, (extra.count, 1), data, _element(extra, dtype)).reshape(-1)
@@ -228,7 +244,10 @@ def _element(extra: Extra, dtype: DType) -> Element:
 
 
 def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
-    """C as the kernel left it against C as it must be, element by element; padding bit by bit."""
+    """C as the kernel left it against C as it must be, element by element; padding bit by bit.
+
+    A second output is the C of `Problem.of_output` and `Inputs.of_output`.
+    """
     problem = with_near_rows(problem)
     got = _elements(c, problem).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):

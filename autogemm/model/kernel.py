@@ -68,13 +68,19 @@ class Extra:
     ``count`` is the number of elements of an array and None for one value. With ``neutral`` in all
     of them the kernels compute the plain GEMM, which is what is tuned and verified. An input of the
     problem's epilogue (``is_input``) has values of its own instead: one value is ``neutral``,
-    arrays are random.
+    arrays are random. Its second output (``is_output``) is written.
     """
 
     argument: Argument
     count: int | None
     neutral: float
     is_input: bool = False
+    is_output: bool = False
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it comes with the problem's epilogue, not with the family."""
+        return self.is_input or self.is_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ class LaunchPlan:
 
     @property
     def arrays(self) -> tuple[Extra, ...]:
-        """Those of a family's own arguments that are arrays."""
+        """Those of a family's own arguments and of the epilogue's that are arrays."""
         return tuple(extra for extra in self.extras if extra.count is not None)
 
     @property

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Annotated, Self
 
 from autogemm.model.batch import ONE, Batch
-from autogemm.model.dtypes import DType
-from autogemm.model.epilogue import PLAIN, Epilogue
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.epilogue import PLAIN, Epilogue, EpilogueInput
 from autogemm.support.errors import UsageError
 from autogemm.support.limits import Finite, Named
 
@@ -89,13 +89,37 @@ class Problem:
                 f"the epilogue {self.epilogue} takes two columns of one product: "
                 f"leave out the batch of {self.batch.count}"
             )
+        if self.epilogue.output is not None:
+            self._check_output(self.epilogue.output)
         object.__setattr__(self, "epilogue", self.epilogue.in_dtype(self.dtype))
+
+    def _check_output(self, output: EpilogueInput) -> None:
+        if not self.batch.is_one:
+            raise UsageError(
+                f"all products of a batch would write the same {output.label}: leave out the batch "
+                f"of {self.batch.count}, or {output.name}"
+            )
+        known = (self.dtype.c, Element.F32)
+        if output.element(self.dtype) not in known:
+            raise UsageError(
+                f"{output.label} is {' or '.join(dict.fromkeys(map(str, known)))} where dtype is "
+                f"{self.dtype}, got {output.declared}"
+            )
 
     @property
     def reads_c(self) -> bool:
         """Whether the old C is read; never where a beta that the epilogue reads is 0."""
         scaled = not self.epilogue.reads("beta") or self.beta != 0.0
         return self.epilogue.reads("c") and scaled
+
+    @property
+    def of_output(self) -> "Problem":
+        """A plain problem whose C is as the second output of this one: packed, of its type."""
+        output = self.epilogue.output
+        assert output is not None, "there is a second output"
+        types = (self.dtype.ab, output.element(self.dtype))
+        dtype = next(one for one in DType if (one.ab, one.c) == types)
+        return replace(self.plain_product, n=self.n, ldb=0, ldc=0, dtype=dtype)
 
     def with_epilogue(self, epilogue: Epilogue) -> Self:
         """The problem with that epilogue, without a factor that it does not read; the rows of B are
@@ -178,12 +202,13 @@ class Problem:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that must move at least: A, B and inputs of the epilogue read, C written, each
-        element once.
+        """Bytes that must move at least: A, B and inputs of the epilogue read, C and a second
+        output written, each element once.
         """
         a, b, c = self.num_matrices
         inputs = self.k * (a * self.m + b * self.n * self.epilogue.num_columns)
         own = self.epilogue.input_bytes(self.m, self.n, self.dtype)
+        own += self.epilogue.output_bytes(self.m, self.n, self.dtype)
         result = c * self.m * self.n * self.dtype.c.size_bytes
         return inputs * self.dtype.ab.size_bytes + result + own
 

@@ -29,7 +29,7 @@ from autogemm.space.family import (
 )
 from autogemm.space.held import HeldValues, signature_of, written
 from autogemm.space.inputs import PREFIX as EPILOGUE_PREFIX
-from autogemm.space.inputs import arguments_of, epilogue_rules
+from autogemm.space.inputs import arguments_of, epilogue_rules, output_rules
 from autogemm.space.legal import Space
 from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
@@ -85,6 +85,7 @@ __all__ = [
     "listed_space",
     "load_family",
     "nearest_legal",
+    "output_rules",
     "parse_expression",
     "parse_fix",
     "problem_values",

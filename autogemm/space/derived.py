@@ -148,6 +148,7 @@ def launch_plan(
             None if rule.extent is None else number(rule.extent, 1),
             rule.neutral,
             rule.is_input,
+            rule.is_output,
         )
         for rule in arguments_of(family, problem)
     )

@@ -164,13 +164,16 @@ class ArgumentRule:
     doc: str
     is_input: bool = False
     """Whether it is an input of the problem's epilogue, for which no number is neutral."""
+    is_output: bool = False
+    """Whether it is the second output of the problem's epilogue, which kernels write."""
 
     @property
     def argument(self) -> Argument:
         """The argument in the signature."""
         is_array = self.extent is not None
+        is_const = is_array and not self.is_output
         return Argument(
-            self.name, ArgumentKind.EXTRA, self.doc, self.type, is_array=is_array, is_const=is_array
+            self.name, ArgumentKind.EXTRA, self.doc, self.type, is_array=is_array, is_const=is_const
         )
 
 

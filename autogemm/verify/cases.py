@@ -19,7 +19,7 @@ from autogemm.model.epilogue import PLAIN as PLAIN_GEMM
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
-from autogemm.model.problem import Problem
+from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Status
 from autogemm.model.splitting import splitting_of
 from autogemm.space import (
@@ -32,7 +32,14 @@ from autogemm.space import (
 )
 from autogemm.support.errors import EmptySpaceError, KernelCompileError
 from autogemm.targets import MeasureOptions, Target
-from autogemm.verify.edge_cases import Batches, edge_cases, has_far_rows, reduced, unset_cases
+from autogemm.verify.edge_cases import (
+    Batches,
+    edge_cases,
+    edge_shapes,
+    has_far_rows,
+    reduced,
+    unset_cases,
+)
 from autogemm.verify.schedule import schedule_of
 
 # Random configs are drawn from the first of these for which there are any: sizes and alignment that
@@ -166,9 +173,9 @@ def planned_cases(  # noqa: PLR0913, PLR0917  # a config, and what it is to be r
     Each shape comes once before any comes again in another layout, and begins with a layout for
     which the config is legal. ``tuned_for`` are problems to be added in front, cut down in size to
     what needs the same source; all have ``dtype`` and ``epilogue``. Without ``batches`` some cases
-    have several products where the family takes them.
+    have several products where the family and the epilogue take them.
     """
-    batches = batches or _batches_beside(family)
+    batches = _batches(family, epilogue) if batches is None else batches
     schedule = schedule_of(family, config, device, dtype)
     splits = splitting_of(config) is not None
     shapes = [
@@ -201,13 +208,14 @@ def count_cases(  # noqa: PLR0913, PLR0917  # as `planned_cases`
 ) -> int:
     """Return how many cases `planned_cases` returns, without seeking what is legal."""
     schedule = schedule_of(family, config, device, dtype)
-    batches = batches or _batches_beside(family)
-    return sum(map(len, edge_cases(schedule, dtype=dtype, epilogue=epilogue, batches=batches)))
+    batches = _batches(family, epilogue) if batches is None else batches
+    return len(Layout) * len(edge_shapes(schedule, batches))
 
 
-def _batches_beside(family: Family) -> Batches:
-    """Which cases have several products where nobody asks for any."""
-    return Batches.SOME if family.takes_batches else Batches.NONE
+def _batches(family: Family, epilogue: Epilogue) -> Batches:
+    """Which cases have several products where nothing else is said."""
+    takes_them = family.takes_batches and epilogue.takes_batches
+    return Batches.SOME if takes_them else Batches.NONE
 
 
 def legal_case(family: Family, device: Device, case: Case, *, adapt: bool = True) -> Case | None:

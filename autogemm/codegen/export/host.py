@@ -206,7 +206,8 @@ class Host:
 
     def extras(self, names: CNames) -> list[dict[str, object]]:
         """The family's own arguments: name, meaning, C++ type, number of elements and its
-        expression (none for one value), and the neutral value or the input of the epilogue.
+        expression (none for one value), the neutral value or the input of the epilogue, and whether
+        it belongs to the epilogue.
         """
         return [
             {
@@ -217,6 +218,8 @@ class Host:
                 "quantities": [] if rule.extent is None else self.quantities(rule.extent),
                 "neutral": float_literal(rule.neutral),
                 "is_input": rule.is_input,
+                "is_output": rule.is_output,
+                "is_given": rule.is_input or rule.is_output,
             }
             for rule in self._arguments
         ]

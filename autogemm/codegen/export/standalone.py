@@ -69,6 +69,7 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
         "kernel": source.text,
         **kernel_marks(source),
         **_types(problem.dtype),
+        **_types_of_output(problem),
         "test_call": host.exported.in_call(_in_test(family, problem), "p."),
         "fusion": _fusion(problem),
         "problem": [
@@ -409,6 +410,19 @@ def _types(dtype: DType) -> dict[str, object]:
         # At least that of FP16, so that emitted texts for BF16 stay unchanged.
         "half_step_c": f"0x1p{max(c.half_step_exponent, Element.F16.half_step_exponent)}",
         "cublas_types": (ab.cuda_data_type, c.cuda_data_type, ab.cublas_compute_type),
+    }
+
+
+def _types_of_output(problem: Problem) -> dict[str, object]:
+    """The element type of a second output, where there is one, as the templates read it."""
+    if problem.epilogue.output is None:
+        return {}
+    element = problem.epilogue.output.element(problem.dtype)
+    is_short = element.size_bytes < Element.F32.size_bytes
+    return {
+        "type_output": element.host_type,
+        "roundoff_of_output": f"0x1p-{element.significant_bits}" if is_short else "0.0",
+        "half_step_of_output": f"0x1p{element.half_step_exponent}" if is_short else "0.0",
     }
 
 

@@ -67,6 +67,7 @@ def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
                 np.float32(one) if isinstance(one, float) else one
                 for one in epilogue_inputs(problem, inputs)
             ),
+            *([pointer(inputs.output_address)] if problem.epilogue.output is not None else []),
         )
 
     return Step(queue)

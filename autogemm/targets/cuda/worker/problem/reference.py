@@ -71,6 +71,8 @@ class Reference:
 
     ``fused`` has the kernels of an epilogue. Its results have a bound in any case, on integers
     that of the epilogue's own rounding. ``rounds_sums``: to C's type, before the epilogue.
+    ``of_output``: it is for the second output, not for C. Of C's, ``second`` is that one, None
+    where there is none.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # the GPU, its library, and what is to be right
@@ -81,9 +83,10 @@ class Reference:
         inputs: InputSet,
         fused: Helpers | None = None,
         rounds_sums: bool = False,
+        of_output: bool = False,
     ) -> None:
         self._gpu, self._cublas = gpu, cublas
-        self._fused, self._rounds_sums = fused, rounds_sums
+        self._fused, self._rounds_sums, self._of_output = fused, rounds_sums, of_output
         self._problem, self._inputs = problem, inputs
         elements = problem.m * problem.n * problem.batch.count
         sizes = (4, 0, 0) if inputs.integers and fused is None else (0, 8, 4)
@@ -97,6 +100,9 @@ class Reference:
         gpu.read(int(self._predicted.ptr), predicted)
         of_fp32 = problem.dtype.has_fp32_products and fused is None
         self.predicted = float(predicted[0]) if of_fp32 else 0.0
+        self.second: Reference | None = None
+        if problem.epilogue.output is not None and not of_output:
+            self.second = Reference(gpu, cublas, problem, inputs, fused, rounds_sums, True)
 
     def _compute(self) -> None:
         problem = self._problem
@@ -242,6 +248,7 @@ class Reference:
             np.int64(problem.n),
             self._of_product(self.real_address, tile, 8),
             self._of_product(self.bound_address, tile, 4),
+            *([np.int32(self._of_output)] if problem.epilogue.output is not None else []),
             *(
                 np.float64(one) if isinstance(one, float) else one
                 for one in epilogue_inputs(problem, inputs)

@@ -60,6 +60,8 @@ class CheckResult:
     # Root mean square of the errors over that expected of FP32; None where that is not asked.
     of_fp32: float | None = None
     most_of_fp32: float = math.inf
+    # C, or the second output.
+    matrix: str = "C"
 
     def complaint(self, inputs: str) -> str:
         """One line on what is wrong; empty when nothing is."""
@@ -71,12 +73,13 @@ class CheckResult:
         if self.mismatches:
             return (
                 f"{self.mismatches} of {self.shape[0] * self.shape[1]} elements are wrong on "
-                f"{inputs} inputs, worst C[{row}, {col}]{of_product}: got {self.value:.9g}, "
-                f"expected {self.expected:.9g}"
+                f"{inputs} inputs, worst {self.matrix}[{row}, {col}]{of_product}: "
+                f"got {self.value:.9g}, expected {self.expected:.9g}"
             )
         if self.overwritten:
             return (
-                f"{self.overwritten} elements outside C (between or around its rows) were written"
+                f"{self.overwritten} elements outside {self.matrix} (between or around its rows) "
+                "were written"
             )
         if self.of_fp32 is not None and not self.of_fp32 <= self.most_of_fp32:
             return (
@@ -94,10 +97,12 @@ class CheckResult:
 
 
 class Result:
-    """C on the GPU, with canaries between its rows and around it."""
+    """C on the GPU, with canaries between its rows and around it; so is a second output, which is
+    the C of `Problem.of_output` and has a name.
+    """
 
-    def __init__(self, gpu: Gpu, problem: Problem) -> None:
-        self._gpu = gpu
+    def __init__(self, gpu: Gpu, problem: Problem, name: str = "C") -> None:
+        self._gpu, self._name, self._reads_c = gpu, name, problem.reads_c
         self._rows = 0 if problem.batch.is_one else problem.m
         self._shape = (problem.m * problem.batch.count, problem.n)
         sides = (problem.m, problem.n, problem.batch_rows[2], problem.ldc)
@@ -117,7 +122,7 @@ class Result:
             self._begin,
             np.int32(self._element.size_bytes),
             *self._geometry,
-            pointer(inputs.c0_address),
+            pointer(inputs.c0_address if self._reads_c else 0),
             np.uint32(NAN_BITS),
             np.uint32(self._element.canary_bits),
         )
@@ -137,7 +142,7 @@ class Result:
             pointer(self._fields.ptr),
         )
         found = summarised(self._read_fields(), self._shape, reference.predicted, MOST_OF_ALL)
-        return replace(found, rows=self._rows)
+        return replace(found, rows=self._rows, matrix=self._name)
 
     def check_few(self, problem: Problem, inputs: InputSet) -> CheckResult:
         """Compare with the few products that are left of these inputs. Waits for the GPU."""
