@@ -1,5 +1,6 @@
 """Inputs for a run, what C must be, and how far off it is."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -61,9 +62,9 @@ class Inputs:
 
     Buffers end with the last element: nothing lies behind it, not even the padding of the last row.
     Padding between rows and gaps between matrices of a batch are NaN, and so is C when beta = 0.
-    ``expected`` is [products, M, N], and so is ``bound``, the largest error that rounding can
-    explain. ``extras`` are the arrays beside the matrices, in the order of the
-    plan: a family's own, and inputs of the epilogue.
+    ``expected`` is [products, M, N], of groups without the rows of none; so is ``bound``, the
+    largest error that rounding can explain. ``extras`` are the arrays beside the matrices, in the
+    order of the plan: a family's own, and inputs of the epilogue.
     """
 
     a: Stored
@@ -81,13 +82,16 @@ class Inputs:
         has_old_c = problem.reads_c
         near = with_near_rows(problem)
         a, b, c = zip(problem.own_rows, problem.batch_rows, strict=True)
+        # Rows of C that belong to no group are nothing of the kernel's.
+        c = (problem.used_rows, problem.m) if plan.grouped else c
+        offsets = [first_rows(problem)] if plan.grouped else []
         off = misalign_bytes
         return [
             Buffer(self.a, problem.a_shape[1], near.lda, True, off, problem.lda, *a),
             Buffer(self.b, problem.b_shape[1], near.ldb, True, off, problem.ldb, *b),
             Buffer(self.c, problem.n, near.ldc, has_old_c, off, problem.ldc, *c),
             Buffer(workspace, 0, 0, False),
-            *(Buffer(extra, extra.size, extra.size, True) for extra in self.extras),
+            *(Buffer(extra, extra.size, extra.size, True) for extra in (*self.extras, *offsets)),
         ]
 
 
@@ -156,6 +160,7 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     before = c if problem.reads_c else np.full_like(c, np.nan)
     near = with_near_rows(problem)
     rows_a, rows_b, rows_c = problem.batch_rows
+    used = slice(problem.used_rows)
     return Inputs(
         _stored(a, rows_a, near.lda, dtype.ab),
         _stored(b, rows_b, near.ldb, dtype.ab),
@@ -164,8 +169,8 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
             stored(values, _element(extra, dtype))
             for extra, values in zip(plan.arrays, extras, strict=True)
         ),
-        expected,
-        bound,
+        expected[:, used],
+        bound[:, used],
     )
 
 
@@ -239,7 +244,7 @@ def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
     bits = np.dtype(f"u{problem.dtype.c.size_bytes}")
     before, after = (_rows(x, problem).view(bits).copy() for x in (inputs.c, c))
     for rows in (before, after):
-        rows[:, : problem.m, : problem.n] = 0
+        rows[:, : problem.used_rows, : problem.n] = 0
     changed = int(np.count_nonzero(before != after))
     if not wrong.any():
         return Comparison(worst, 0, None, padding_changed=changed)
@@ -295,14 +300,25 @@ def _product(problem: Problem, a: Floats, b: Floats, c: Floats) -> tuple[Doubles
     # float64(float32(x)): the kernel gets its scalars as float.
     alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
     with np.errstate(invalid="ignore"):
-        dot = op_a @ op_b
+        dot = _dot(problem, op_a, op_b)
         dot = np.where(np.abs(dot) >= OVERFLOW, np.copysign(np.inf, dot), dot)
         expected = alpha * dot
-        magnitude = abs(alpha) * (np.abs(op_a) @ np.abs(op_b))
+        magnitude = abs(alpha) * _dot(problem, np.abs(op_a), np.abs(op_b))
         if beta != 0.0:
             expected += beta * c
             magnitude += abs(beta) * np.abs(c)
     return expected, magnitude
+
+
+def _dot(problem: Problem, op_a: Doubles, op_b: Doubles) -> Doubles:
+    """op(A) op(B), of groups each group's rows by its own B; rows of no group are 0."""
+    if problem.groups.is_none:
+        dots: Doubles = op_a @ op_b
+        return dots
+    dots = np.zeros((1, problem.m, problem.n))
+    for group, (first, end) in enumerate(itertools.pairwise(problem.groups.offsets(problem.m))):
+        dots[0, first:end] = op_a[0, first:end] @ op_b[group]
+    return dots
 
 
 def _make_extreme(
@@ -344,6 +360,11 @@ def _is_exact(problem: Problem, magnitude: float) -> bool:
     return quarters and magnitude * 4 < 2**22
 
 
+def first_rows(problem: Problem) -> Stored:
+    """Where the rows of groups begin, as kernels read it."""
+    return np.array(problem.groups.offsets(problem.m), np.int32)
+
+
 def _stored(matrices: Floats, group_rows: int, stride: int, element: Element) -> Stored:
     """Row-major with that stride, each matrix so many rows behind the one before (a single one: 0);
     NaN between rows and matrices, ending with the last element.
@@ -366,5 +387,5 @@ def _rows(c: Stored, problem: Problem) -> Stored:
 
 
 def _elements(c: Stored, problem: Problem) -> Floats:
-    """C without padding and gaps, [products, M, N]."""
-    return loaded(_rows(c, problem)[:, : problem.m, : problem.n].copy(), problem.dtype.c)
+    """C without padding and gaps, [products, M, N]; without rows of no group."""
+    return loaded(_rows(c, problem)[:, : problem.used_rows, : problem.n].copy(), problem.dtype.c)
