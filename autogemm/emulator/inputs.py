@@ -16,6 +16,7 @@ from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import (
     Floats,
     Stored,
+    first_rows,
     loaded,
     not_a_number,
     rounded,
@@ -358,11 +359,6 @@ def _is_exact(problem: Problem, magnitude: float) -> bool:
     """Return whether sums of multiples of 1/4 stay below 2^24 such steps."""
     quarters = all(x * 4 == int(x * 4) for x in (problem.alpha, problem.beta))
     return quarters and magnitude * 4 < 2**22
-
-
-def first_rows(problem: Problem) -> Stored:
-    """Where the rows of groups begin, as kernels read it."""
-    return np.array(problem.groups.offsets(problem.m), np.int32)
 
 
 def _stored(matrices: Floats, group_rows: int, stride: int, element: Element) -> Stored:

@@ -76,9 +76,9 @@ def with_groups(problem: Problem, count: int) -> Problem:
     """The problem of `grouped` with so many groups: empty ones behind its own, or its last ones as
     one.
     """
-    rows = [*problem.groups.rows(problem.m), *[0] * count][: max(2, count)]
+    rows = [*problem.groups.rows(problem.m), *[0] * count][:count]
     rows[-1] = problem.used_rows - sum(rows[:-1])
-    return replace(problem, groups=_listed(rows) if count > 1 else Groups(1))
+    return replace(problem, groups=_listed(rows))
 
 
 def _listed(rows: list[int]) -> Groups:
