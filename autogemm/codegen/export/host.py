@@ -42,8 +42,9 @@ class Host:
         self._arguments = arguments_of(family, problem)
         own = [rule.argument for rule in self._arguments]
         self._batched, self._grouped = not problem.batch.is_one, not problem.groups.is_none
-        stacks = {"batched": self._batched, "grouped": self._grouped}
-        self.exported = gemm_signature(own, workspace=True, **stacks)
+        self.exported = gemm_signature(
+            own, workspace=True, batched=self._batched, grouped=self._grouped
+        )
         self._rows = {
             "A": "K" if problem.layout.trans_a else "M",
             "B": _columns_of_product(problem) if problem.layout.trans_b else "K",

@@ -145,7 +145,7 @@ def _context(kernel: StoredKernel, family: Family, host: Host, names: Names) -> 
 
 
 def _fusion(problem: Problem) -> Fusion | None:
-    """The form of cuBLASLt that computes it; of batches and groups only plain products are raced."""
+    """The form of cuBLASLt that computes it; of batches and groups plain products are raced."""
     if problem.epilogue.is_plain or not (problem.batch.is_one and problem.groups.is_none):
         return None
     return fusion_of(problem.epilogue, problem.dtype)
