@@ -150,7 +150,7 @@ def _lines(place: str, text: str, layout: Layout) -> list[tuple[str, Layout]]:
 SECTIONS = {
     "Problem": (
         *("--size", "--preset", "--problems", "--layout", "--dtype", "--lda", "--ldb", "--ldc"),
-        *("--alpha", "--beta", "--epilogue"),
+        *("--alpha", "--beta", "--epilogue", "--batch", "--groups"),
     ),
     "Where": ("--gpu", "--require-gpu", "--scheduler", "--scheduler-file", "--db", "--fresh"),
     "Space and search": (
