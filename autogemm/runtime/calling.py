@@ -149,7 +149,9 @@ def _fused(  # noqa: PLR0913, PLR0917  # as multiply
     problem = replace(problem, alpha=alpha, beta=beta, epilogue=epilogue)
     placed = placed_inputs(library, problem, inputs, memory_c.address)
     where = gpu(memory_a.device, products is Products.EMULATED)
-    plan = _fused_plan(call, problem, where, shape, tune)
+    # Leading dimensions of the stand-in say which code is needed; the arrays' own are passed.
+    own = replace(call.problem, alpha=alpha, beta=beta, epilogue=epilogue)
+    plan = plan_of(where, problem, replace(call, problem=own), shape, tune)
     if fused_key is not None:
         _plans.fused[fused_key] = plan
     plan.give(placed)
@@ -207,31 +209,11 @@ def _fused_again(  # noqa: PLR0913, PLR0917  # as multiply
     return result
 
 
-def _fused_plan(
-    call: Call, problem: Problem, where: Gpu, shape: tuple[int, ...], tune: bool | float
-) -> Plan:
-    """The plan of a problem, of which each thread has one."""
-    key = (problem, where.index, where.emulation)
-    plan = _plans.by_key.get(key)
-    if plan is not None and (plan.is_tuned or not tune):
-        return plan
-    if tune and not where.chooser.is_tuned(problem):
-        _tune(where, problem, tune)
-    is_tuned = bool(tune) and where.chooser.is_tuned(problem)
-    plan = Plan(
-        where, replace(call, problem=problem), where.kernel(problem), shape, is_tuned=is_tuned
-    )
-    if len(_plans.by_key) >= MAX_PLANS:
-        _forget_plans()
-    _plans.by_key[key] = plan
-    return plan
-
-
 def plan_of(
     where: Gpu, problem: Problem, call: Call, shape: tuple[int, ...], tune: bool | float
 ) -> Plan:
     """The plan of a call whose kernel is that of ``problem``; each thread has one."""
-    key = (problem, call, where.index)
+    key = (problem, call, where.index, where.emulation)
     plan = _plans.by_key.get(key)
     if plan is not None and (plan.is_tuned or not tune):
         return plan

@@ -7,9 +7,8 @@ from typing import Any
 
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import MAX_GROUPS, Groups
-from autogemm.model.problem import Problem
 from autogemm.model.signature import OFFSETS
-from autogemm.runtime.arrays import Library, Memory, library_of
+from autogemm.runtime.arrays import Memory, library_of
 from autogemm.runtime.calling import plan_of, result_like, same_dtype
 from autogemm.runtime.fusing import placed_inputs, require_inputs
 from autogemm.runtime.operands import Call, Strided, call_for
@@ -67,7 +66,7 @@ def grouped_gemm(  # noqa: PLR0913, PLR0917  # as gemm: operands, result, factor
     if memory_out.address in addresses[:2]:
         raise UsageError("out is x or w: give it memory of its own")
     problem = replace(as_aligned(call, addresses), alpha=alpha, beta=beta)
-    placed = _placed(library, problem, inputs, memory_out.address)
+    placed = placed_inputs(library, problem, inputs, memory_out.address)
     where = gpu(memory_x.device)
     placed[OFFSETS] = _offsets_address(offsets, memory_w.shape[0] + 1, where)
     plan = plan_of(where, problem, call, shape, tune)
@@ -114,12 +113,6 @@ def _call(x: Memory, w: Memory, out: Memory, shape: tuple[int, int], epilogue: E
             "contiguous copy, or a transposed view of one"
         )
     return replace(call, problem=problem)
-
-
-def _placed(
-    library: Library, problem: Problem, inputs: Mapping[str, Any], out_address: int
-) -> dict[str, int | float]:
-    return placed_inputs(library, problem, inputs, out_address) if inputs else {}
 
 
 def _offsets_address(offsets: Any, count: int, where: Gpu) -> int:

@@ -3,6 +3,7 @@
 import pytest
 
 from autogemm.catalogue.gpus import find_device
+from autogemm.codegen import render
 from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.groups import NONE, Groups
@@ -119,6 +120,7 @@ def test_one_launch_has_room_for_every_way_to_spread_rows(name: str) -> None:
     for text in ("40 zipf=2", ",".join(["0"] * 39 + ["300"]), ",".join(["1"] * 40)):
         other = Problem(300, 512, 512, Layout.NT, dtype, groups=Groups.parse(text))
         assert launch_plan(family, config, other) == plan
+        assert render(family, config, other).text == render(family, config, problem).text
     # A tile for each group, and for each BM rows beside.
     bm = int(config.as_dict()["BM"])
     least = sum(-(-rows // bm) for rows in (*[1] * 39, 261))
