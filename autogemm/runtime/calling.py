@@ -220,8 +220,6 @@ def plan_of(
     if tune and not where.chooser.is_tuned(problem):
         _tune(where, problem, tune)
     is_tuned = bool(tune) and where.chooser.is_tuned(problem)
-    if plan is not None:
-        plan.close()
     if len(_plans.by_key) >= MAX_PLANS:
         _forget_plans()
     plan = Plan(where, call, where.kernel(problem), shape, is_tuned=is_tuned)
