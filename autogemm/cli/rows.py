@@ -53,7 +53,7 @@ BEST_TABLE: Columns = (
     *("family", "kernel_id", "run_id", "measured_at"),
 )
 # Without --wide.
-BEST_SHORT: Columns = ("gpu", "problem", "provenance", "time_us", "ratio", "kernel_id")
+BEST_SHORT: Columns = ("gpu", "problem", "provenance", "time_us", "ratio", "against_baseline")
 BEST: Columns = (
     *(*PLACE, *PROBLEM, "l2", "fill", *SPEED, *RATIO, "ratio_of_medians", "against_baseline"),
     *("baseline", "energy_mj", "baseline_energy_mj", *SUSTAINED),

@@ -180,9 +180,7 @@ def planned_cases(  # noqa: PLR0913, PLR0917  # a config, and what it is to be r
     what needs the same source; all have ``dtype`` and ``epilogue``. Without ``batches`` some cases
     have several products, and some groups, where the family takes them.
     """
-    if batches is None:
-        batches = Batches.SOME if family.takes_batches else Batches.NONE
-        batches = Batches.SOME_AND_GROUPS if family.takes_groups else batches
+    batches = batches or _batches_beside(family)
     schedule = schedule_of(family, config, device, dtype)
     splits = splitting_of(config) is not None
     shapes = [
@@ -205,16 +203,25 @@ def planned_cases(  # noqa: PLR0913, PLR0917  # a config, and what it is to be r
     )
 
 
-def count_cases(
+def count_cases(  # noqa: PLR0913, PLR0917  # as `planned_cases`
     family: Family,
     config: Config,
     device: Device,
     dtype: DType = DType.F32,
     epilogue: Epilogue = PLAIN_GEMM,
+    batches: Batches | None = None,
 ) -> int:
     """Return how many cases `planned_cases` returns, without seeking what is legal."""
     schedule = schedule_of(family, config, device, dtype)
-    return sum(map(len, edge_cases(schedule, dtype=dtype, epilogue=epilogue)))
+    batches = batches or _batches_beside(family)
+    return sum(map(len, edge_cases(schedule, dtype=dtype, epilogue=epilogue, batches=batches)))
+
+
+def _batches_beside(family: Family) -> Batches:
+    """Which cases have several products, or groups, where nobody asks for any."""
+    if family.takes_groups:
+        return Batches.SOME_AND_GROUPS
+    return Batches.SOME if family.takes_batches else Batches.NONE
 
 
 def legal_case(family: Family, device: Device, case: Case, *, adapt: bool = True) -> Case | None:

@@ -18,7 +18,7 @@ def asked(
     sizes: tuple[str, ...] = (), preset: str | None = None, file: str | None = None
 ) -> object:
     return ProblemsOptions(
-        Layout.NT, "f32", 0, 0, 0, 1.0, 0.0, "", "", "", sizes, preset, file
+        Layout.NT, "f32", 0, 0, 0, 1.0, 0.0, "", "1", "", sizes, preset, file
     ).values
 
 

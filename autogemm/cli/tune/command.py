@@ -150,14 +150,14 @@ def _lines(place: str, text: str, layout: Layout) -> list[tuple[str, Layout]]:
 SECTIONS = {
     "Problem": (
         *("--size", "--preset", "--problems", "--layout", "--dtype", "--lda", "--ldb", "--ldc"),
-        *("--alpha", "--beta", "--epilogue", "--batch", "--groups"),
+        *("--batch", "--groups", "--alpha", "--beta", "--epilogue"),
     ),
     "Where": ("--gpu", "--require-gpu", "--scheduler", "--scheduler-file", "--db", "--fresh"),
     "Space and search": (
         *("--family", "--allow-emulation", "--fix", "--sampler", "--seed", "--no-seeds"),
         *("--no-warm-start", "--no-prune"),
     ),
-    "Stopping": ("--budget", "--trials", "--until-ratio", "--until-gain"),
+    "Stopping": ("--budget", "--total", "--trials", "--until-ratio", "--until-gain"),
     "Measuring": (
         *("--objective", "--max-error", "--finalists", "--rounds", "--sustained", "--l2"),
         *("--fill", "--cross", "--no-certify"),

@@ -110,6 +110,13 @@ class VerifyCommand:
         return self.limit_s < math.inf and self.rung is None and self.sample is None
 
     @property
+    def batches(self) -> Batches | None:
+        """Which cases have several products, or groups; None without ``--batch`` and ``--groups``."""
+        if self.groups is not None:
+            return Batches.ALL_GROUPS
+        return None if self.batch is None else Batches.ALL
+
+    @property
     def all_places(self) -> tuple[str, ...]:
         """Where kernels run: cpu, gpu."""
         return ("cpu", "gpu") if self.places == "both" else (self.places,)
@@ -183,7 +190,7 @@ def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None
     show(rows, command.form)
     epilogue = Epilogue.parse(command.epilogue)
     total = sum(
-        count_cases(family, config, device, dtype, epilogue)
+        count_cases(family, config, device, dtype, epilogue, command.batches)
         for dtype in dtypes_of(family, command.dtype)
         for config in seeds
     ) * len(command.all_places)
@@ -228,11 +235,9 @@ def _sets(
     products, groups = command.batch, command.groups
     if groups is not None and not family.takes_groups:
         raise UsageError(f"{family.name} has one B for all rows: leave out --groups")
-    batches = None if products is None else Batches.ALL
-    batches = batches if groups is None else Batches.ALL_GROUPS
 
     def planned(config: Config, dtype: DType) -> tuple[Case, ...]:
-        found = planned_cases(family, config, device, dtype, (), epilogue, batches)
+        found = planned_cases(family, config, device, dtype, (), epilogue, command.batches)
         if products is not None:
             return tuple(case.with_products(products) for case in found)
         return found if groups is None else tuple(case.with_groups(groups) for case in found)
