@@ -111,7 +111,7 @@ class VerifyCommand:
 
     @property
     def batches(self) -> Batches | None:
-        """Which cases have several products, or groups; None without ``--batch`` and ``--groups``."""
+        """Which cases have several products or groups; None where neither is asked for."""
         if self.groups is not None:
             return Batches.ALL_GROUPS
         return None if self.batch is None else Batches.ALL
