@@ -153,14 +153,15 @@ def test_broken_families_are_one_line_and_exit_code_1(
 
 def test_problem_from_options() -> None:
     options = ProblemOptions(
-        Layout.TN, "bf16", 10, 0, 8, 2.0, 0.5, "relu(acc)", "3 rows_a=0", "", "5x6x7"
+        *(Layout.TN, "bf16", 10, 0, 8, 2.0, 0.5, "alpha * acc + beta * c[m, n]", "3", ""),
+        "5x6x7",
     )
     layout, dtype = Layout.TN, DType.BF16
     assert options.value == Problem(
         *(5, 6, 7, layout, dtype),
         *(10, 6, 8, 2.0, 0.5),
-        Epilogue.parse("relu(acc)"),
-        Batch(3, rows_a=0),
+        Epilogue.parse("alpha * acc + beta * c[m, n]"),
+        Batch(3),
     )
     with pytest.raises(UsageError, match="--beta must be a finite number"):
         _ = ProblemOptions(Layout.NN, "f32", 0, 0, 0, 1.0, float("nan"), "", "1", "", "5").value
