@@ -15,6 +15,7 @@ from autogemm.cli.output import listing_options
 from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Provenance, Status
 from autogemm.store import BestQuery
@@ -74,6 +75,7 @@ class MatrixOptions:
     beta: float
     epilogue: str
     batch: str
+    groups: str
 
     def problem(self, size: str, layout: Layout | None = None) -> Problem:
         """Return the problem of that size. Raises UsageError for values that are not allowed."""
@@ -87,6 +89,7 @@ class MatrixOptions:
             *(self.alpha, self.beta),
             Epilogue.parse(self.epilogue),
             Batch.parse(self.batch),
+            Groups.parse(self.groups),
         )
 
 
@@ -149,6 +152,15 @@ batch_option = click.option(
     "(64 rows_a=0: all share A). Default: one.",
 )
 
+# ``--groups SPREAD``, a text ``groups``, empty for none.
+groups_option = click.option(
+    "--groups",
+    metavar="SPREAD",
+    default="",
+    help="Groups of rows, each with a B of its own, and how rows are spread over them: 8 uniform, "
+    "128 zipf=1.1 seed=3, or the rows of each (4,0,17,128). Default: none.",
+)
+
 MATRIX_OPTIONS = (
     choice_option(
         "--layout",
@@ -165,6 +177,7 @@ MATRIX_OPTIONS = (
     click.option("--beta", default=0.0, show_default=True, help="Factor of the old C."),
     epilogue_option,
     batch_option,
+    groups_option,
 )
 
 
@@ -366,6 +379,7 @@ filter_options = grouped(
     click.option("--dtype", type=click.Choice(DTYPES), help="Element type."),
     click.option("--epilogue", metavar="EXPRESSION", help="Epilogue, or none."),
     click.option("--batch", metavar="COUNT", help="Number of products; 1 is no batch."),
+    click.option("--groups", metavar="COUNT", help="Number of groups, their spread, or none."),
     click.option("--family", metavar="NAME", help="Kernel family."),
     click.option("--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Only this run."),
     choice_option(

@@ -16,7 +16,7 @@ CONTEXT_NAMES = frozenset(
     {
         *("family", "config", "derived", "layout", "trans_a", "trans_b"),
         *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature", "fused"),
-        "batched",
+        *("batched", "grouped"),
     }
 )
 
@@ -26,6 +26,13 @@ _BATCH = """\
 // A batch of such products in one launch. The next one's matrices begin batch_rows_a rows of A,
 // batch_rows_b of B and batch_rows_c of C, as stored, behind those of the one before; 0: all share
 // the operand.
+//
+"""
+# As it, where rows belong to groups.
+_GROUPS = """\
+// Rows of A and C belong to groups: offsets[g] is the first of group g, offsets[g + 1] the one
+// behind its last. Each group has a B of its own, one behind the other. Rows of no group are left
+// as they are.
 //
 """
 
@@ -51,6 +58,7 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
         "signature": signature_of(family, config, problem),
         "fused": fused_of(problem),
         "batched": not problem.batch.is_one,
+        "grouped": not problem.groups.is_none,
     }
 
 
@@ -68,8 +76,7 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
     context = template_context(family, config, problem)
     # The names that were read are known after rendering.
     text = rendered(path, context)
-    of_batch = "" if problem.batch.is_one else _BATCH
-    text = _provenance(family, context) + of_batch + text
+    text = _provenance(family, context) + _introduction(problem) + text
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
     if (fused := fused_of(problem)) and not _has_epilogue(text, fused):
         raise FamilyError(f"template {path}: it knows no epilogue but alpha * acc + beta * c[m, n]")
@@ -82,6 +89,13 @@ def _has_epilogue(text: str, fused: Fused) -> bool:
     """Whether the kernel says that it computes the epilogue, and its second output."""
     words = _as_one_line(text)
     return f"= {fused.text} " in words and (fused.output is None or fused.output.text in words)
+
+
+def _introduction(problem: Problem) -> str:
+    """What stands before the formula where there are several products."""
+    if not problem.groups.is_none:
+        return _GROUPS
+    return "" if problem.batch.is_one else _BATCH
 
 
 def _as_one_line(text: str) -> str:

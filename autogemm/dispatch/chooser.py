@@ -68,7 +68,7 @@ class Chooser:
 
     def _candidates(self, problem: Problem) -> Iterator[tuple[Config, str]]:
         # Rules are learned from sizes of one product.
-        is_one = problem.batch.is_one
+        is_one = problem.batch.is_one and problem.groups.is_none
         learned = self._rule(problem.dtype, problem.layout) if is_one else None
         if learned is not None:
             rule, kernels = learned
@@ -82,9 +82,11 @@ class Chooser:
 
     def _own(self, problem: Problem) -> TunedSize | None:
         sizes = self._sizes
-        epilogue, batch = problem.epilogue, problem.batch
-        if not (epilogue.is_plain and batch.is_one):
-            sizes = tuned_sizes(self._runs, self._device, epilogue=epilogue, batch=batch)
+        epilogue, batch, grouped = problem.epilogue, problem.batch, not problem.groups.is_none
+        if grouped or not (epilogue.is_plain and batch.is_one):
+            sizes = tuned_sizes(
+                self._runs, self._device, epilogue=epilogue, batch=batch, grouped=grouped
+            )
         return next((size for size in sizes if same_kernel(size.problem, problem)), None)
 
     def _learned(self, dtype: DType, layout: Layout) -> tuple[Rule, tuple[Config, ...]] | None:
@@ -103,7 +105,8 @@ class Chooser:
             (size, device)
             for device in devices.values()
             for batch in dict.fromkeys((problem.batch, ONE))
-            for size in tuned_sizes(self._runs, device, problem.dtype, batch=batch)
+            for grouped in dict.fromkeys((not problem.groups.is_none, False))
+            for size in tuned_sizes(self._runs, device, problem.dtype, batch=batch, grouped=grouped)
         ]
         return sorted(
             known, key=lambda pair: distance(problem, self._device, pair[0].problem, pair[1])
@@ -113,7 +116,9 @@ class Chooser:
 def same_kernel(one: Problem, other: Problem) -> bool:
     """Whether a kernel for one is a kernel for the other, and no slower."""
     vector = VECTOR_BYTES // one.dtype.size_bytes
-    sizes = ((each.m, each.n, each.k, each.layout, each.dtype) for each in (one, other))
+    sizes = (
+        (each.m, each.n, each.k, each.layout, each.dtype, each.groups) for each in (one, other)
+    )
     return len(set(sizes)) == 1 and all(
         getattr(one, name) % vector == getattr(other, name) % vector
         for name in ("lda", "ldb", "ldc")

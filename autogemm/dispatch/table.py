@@ -51,9 +51,11 @@ def tuned_sizes(  # noqa: PLR0913, PLR0917  # what makes a problem, each optiona
     layout: Layout | None = None,
     epilogue: Epilogue = PLAIN,
     batch: Batch = ONE,
+    *,
+    grouped: bool = False,
 ) -> tuple[TunedSize, ...]:
     """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given,
-    with that epilogue and batch.
+    with that epilogue and batch; only those whose rows belong to groups, or only others.
 
     Measured results; where there are none, recorded ones.
     """
@@ -66,6 +68,7 @@ def tuned_sizes(  # noqa: PLR0913, PLR0917  # what makes a problem, each optiona
         and layout in (None, run.spec.problem.layout)
         and run.spec.problem.epilogue == epilogue
         and run.spec.problem.batch == batch
+        and run.spec.problem.groups.is_none is not grouped
     ]
     measured = [run for run in fitting if run.spec.provenance is Provenance.MEASURED]
     chosen: dict[Problem, TunedSize] = {}

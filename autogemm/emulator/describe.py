@@ -9,6 +9,7 @@ from autogemm.emulator.inputs import Changed, Comparison
 from autogemm.emulator.toolchain import Build
 from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
+from autogemm.model.signature import ArgumentKind
 
 # In the order of `Kind` in shim/protocol.h.
 KINDS = tuple(FindingKind)
@@ -83,6 +84,7 @@ class Places:
     def __init__(self, plan: LaunchPlan, problem: Problem) -> None:
         self._problem = problem
         self._extras = [extra.argument for extra in plan.arrays]
+        self._extras += plan.signature.of_kind(ArgumentKind.GROUPS)[1:]
 
     def name(self, finding: RawFinding) -> str:
         """``A[3,4]``, ``bias[7]``, ``smem float 12``; empty where it is none of these."""
@@ -101,8 +103,8 @@ class Places:
                 return ""
         extra = self._extras[region - Region.EXTRA]
         element = extra.element(self._problem.dtype)
-        assert element is not None, "an array"
-        return f"{extra.name}[{finding.offset // element.size_bytes}]"
+        # Without an element type it is an array of int.
+        return f"{extra.name}[{finding.offset // (element.size_bytes if element else 4)}]"
 
     def _element(self, matrix: Region, offset: int) -> str:
         problem = self._problem

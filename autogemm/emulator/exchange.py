@@ -228,9 +228,10 @@ def check_launchable(plan: LaunchPlan) -> None:
         raise UsageError(
             f"the emulator runs 1 to {MAX_LAUNCHES} launches, got {len(plan.launches)}"
         )
-    if len(plan.extras) > MAX_EXTRAS:
+    if len(plan.extras) + plan.grouped > MAX_EXTRAS:
         raise UsageError(
-            f"the emulator takes {MAX_EXTRAS} arguments beside a GEMM's, got {len(plan.extras)}"
+            f"the emulator takes {MAX_EXTRAS - plan.grouped} arguments beside a GEMM's, got "
+            f"{len(plan.extras)}"
         )
     if len(plan.tensor_maps) > MAX_TENSOR_MAPS:
         raise UsageError(
@@ -257,7 +258,8 @@ def run_process(
     buffers: Sequence[Buffer],
 ) -> RawResult:
     """Run the launches in a process of its own. The header brings the schedule; ``buffers`` are
-    those of A, B, C, the workspace (empty where there is none) and the plan's own arrays.
+    those of A, B, C, the workspace (empty where there is none), the plan's own arrays, and offsets
+    of groups where there are any.
 
     A plan with a workspace runs twice on it, unless it is traced: the second pass finds the
     counters that the first left and poison in the rest.
@@ -354,6 +356,8 @@ def _describe_arguments(header: RawExchange, plan: LaunchPlan, problem: Problem)
 def _region(argument: Argument, arrays: list[str]) -> int:
     if argument.kind is ArgumentKind.EXTRA:
         return Region.EXTRA + arrays.index(argument.name)
+    if argument.kind is ArgumentKind.GROUPS:
+        return Region.EXTRA + len(arrays)
     return Region[argument.name.upper()]
 
 

@@ -1,5 +1,6 @@
 """Inputs for a run, the reference for C, and the differences from it."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import (
     Floats,
     Stored,
+    first_rows,
     loaded,
     not_a_number,
     rounded,
@@ -61,10 +63,10 @@ class Inputs:
 
     Buffers end with the last element: nothing lies behind it, not even the padding of the last row.
     Padding between rows and gaps between matrices of a batch are NaN, and so is C when beta = 0.
-    ``expected`` is [products, M, N], and so is ``bound``, the largest error that rounding can
-    explain. ``extras`` are the arrays beside the matrices, in the order of the
-    plan: a family's own, inputs of the epilogue, and its second output, which is NaN and of which
-    ``output`` says how it must be.
+    ``expected`` is [products, M, N], with groups without the rows of none; so is ``bound``, the
+    largest error that rounding can explain. ``extras`` are the arrays beside the matrices, in the
+    order of the plan: a family's own, inputs of the epilogue, and its second output, which is NaN
+    and of which ``output`` says how it must be.
     """
 
     a: Stored
@@ -89,6 +91,9 @@ class Inputs:
         has_old_c = problem.reads_c
         near = with_near_rows(problem)
         a, b, c = zip(problem.own_rows, problem.batch_rows, strict=True)
+        # Rows of C that belong to no group are nothing of the kernel's.
+        c = (problem.used_rows, problem.m) if plan.grouped else c
+        offsets = [first_rows(problem)] if plan.grouped else []
         off = misalign_bytes
         return [
             Buffer(self.a, problem.a_shape[1], near.lda, True, off, problem.lda, *a),
@@ -99,6 +104,7 @@ class Inputs:
                 Buffer(extra, extra.size, extra.size, not of_plan.is_output)
                 for extra, of_plan in zip(self.extras, plan.arrays, strict=True)
             ),
+            *(Buffer(one, one.size, one.size, True) for one in offsets),
         ]
 
 
@@ -169,6 +175,7 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     before = c if problem.reads_c else np.full_like(c, np.nan)
     near = with_near_rows(problem)
     rows_a, rows_b, rows_c = problem.batch_rows
+    used = slice(problem.used_rows)
     return Inputs(
         _stored(a, rows_a, near.lda, dtype.ab),
         _stored(b, rows_b, near.ldb, dtype.ab),
@@ -177,8 +184,8 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
             stored(values, _element(extra, dtype))
             for extra, values in zip(plan.arrays, extras, strict=True)
         ),
-        expected,
-        bound,
+        expected[:, used],
+        bound[:, used],
         output,
     )
 
@@ -258,7 +265,7 @@ def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
     bits = np.dtype(f"u{problem.dtype.c.size_bytes}")
     before, after = (_rows(x, problem).view(bits).copy() for x in (inputs.c, c))
     for rows in (before, after):
-        rows[:, : problem.m, : problem.n] = 0
+        rows[:, : problem.used_rows, : problem.n] = 0
     changed = int(np.count_nonzero(before != after))
     if not wrong.any():
         return Comparison(worst, 0, None, padding_changed=changed)
@@ -314,14 +321,25 @@ def _product(problem: Problem, a: Floats, b: Floats, c: Floats) -> tuple[Doubles
     # float64(float32(x)): the kernel gets its scalars as float.
     alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
     with np.errstate(invalid="ignore"):
-        dot = op_a @ op_b
+        dot = _dot(problem, op_a, op_b)
         dot = np.where(np.abs(dot) >= OVERFLOW, np.copysign(np.inf, dot), dot)
         expected = alpha * dot
-        magnitude = abs(alpha) * (np.abs(op_a) @ np.abs(op_b))
+        magnitude = abs(alpha) * _dot(problem, np.abs(op_a), np.abs(op_b))
         if beta != 0.0:
             expected += beta * c
             magnitude += abs(beta) * np.abs(c)
     return expected, magnitude
+
+
+def _dot(problem: Problem, op_a: Doubles, op_b: Doubles) -> Doubles:
+    """op(A) op(B), of groups each group's rows by its own B; rows of no group are 0."""
+    if problem.groups.is_none:
+        dots: Doubles = op_a @ op_b
+        return dots
+    dots = np.zeros((1, problem.m, problem.n))
+    for group, (first, end) in enumerate(itertools.pairwise(problem.groups.offsets(problem.m))):
+        dots[0, first:end] = op_a[0, first:end] @ op_b[group]
+    return dots
 
 
 def _make_extreme(
@@ -385,5 +403,5 @@ def _rows(c: Stored, problem: Problem) -> Stored:
 
 
 def _elements(c: Stored, problem: Problem) -> Floats:
-    """C without padding and gaps, [products, M, N]."""
-    return loaded(_rows(c, problem)[:, : problem.m, : problem.n].copy(), problem.dtype.c)
+    """C without padding and gaps, [products, M, N]; without rows of no group."""
+    return loaded(_rows(c, problem)[:, : problem.used_rows, : problem.n].copy(), problem.dtype.c)

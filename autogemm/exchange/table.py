@@ -71,9 +71,9 @@ COLUMNS: tuple[str, ...] = (
 _FOLLOWS = frozenset({"size", *SPEED, *RESOURCES})
 _AS_JSON = frozenset({"config", "samples_us", "fix", "families", "device_facts", "resources"})
 _TEXTS = frozenset({"reason", "kernel_sha256", "command", "family_sha256", "sampler", "max_error"})
-_TEXTS |= frozenset((*ENVIRONMENT, "epilogue", "batch"))
+_TEXTS |= frozenset((*ENVIRONMENT, "epilogue", "batch", "groups"))
 # Columns that tables of before do not have.
-_LATER = {"epilogue": "", "batch": "", "gpu_number": "", "pace": "1.0"}
+_LATER = {"epilogue": "", "batch": "", "groups": "", "gpu_number": "", "pace": "1.0"}
 _NEEDED = tuple(name for name in COLUMNS if name not in _FOLLOWS | _LATER.keys())
 
 # The first line of every such file begins with this.

@@ -86,7 +86,8 @@ class Extra:
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """The launches that make one GEMM, in order, and what their arguments are made of: the device
-    workspace that they share, tensor maps, a family's own arguments, and whether they take a batch.
+    workspace that they share, tensor maps, a family's own arguments, and whether they take a batch
+    or groups.
     """
 
     launches: tuple[Launch, ...]
@@ -94,6 +95,7 @@ class LaunchPlan:
     tensor_maps: tuple[TensorMap, ...] = ()
     extras: tuple[Extra, ...] = ()
     batched: bool = False
+    grouped: bool = False
 
     @property
     def arrays(self) -> tuple[Extra, ...]:
@@ -108,6 +110,7 @@ class LaunchPlan:
             workspace=self.workspace_bytes > 0,
             tensor_maps=[one.name for one in self.tensor_maps],
             batched=self.batched,
+            grouped=self.grouped,
         )
 
     @property

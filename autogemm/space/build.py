@@ -59,6 +59,11 @@ def build_space(
             f"a launch of {family.name} makes one product, not {problem.label}; choose another "
             "family or leave out --batch"
         )
+    if not (problem.groups.is_none or family.takes_groups):
+        raise EmptySpaceError(
+            f"{family.name} has one B for all rows, not {problem.label}; choose another family or "
+            "leave out --groups"
+        )
     radix = Radix(narrowed(family, fix))
     if radix.count > MAX_RAW:
         raise UsageError(

@@ -51,6 +51,8 @@ def broken_constraints(
         return [f"dtype {problem.dtype}: {family.name} has kernels for {known}"]
     if not (problem.batch.is_one or family.takes_batches):
         return [f"batch {problem.batch}: a launch of {family.name} makes one product"]
+    if not (problem.groups.is_none or family.takes_groups):
+        return [f"groups {problem.groups}: {family.name} has one B for all rows"]
     given.update(device_values(device))
     broken = []
     failure: FamilyError | None = None
@@ -153,16 +155,17 @@ def launch_plan(
         for rule in arguments_of(family, problem)
     )
     workspace_bytes = number(family.workspace_bytes, 0)
-    batched = not problem.batch.is_one
-    return LaunchPlan(launches, workspace_bytes, tensor_maps, extras, batched)
+    stacks = {"batched": not problem.batch.is_one, "grouped": not problem.groups.is_none}
+    return LaunchPlan(launches, workspace_bytes, tensor_maps, extras, **stacks)
 
 
 def _stacked(rule: TensorMapRule, problem: Problem, *, rows: int) -> dict[str, int]:
-    """A map's dimension of matrices in a batch: their number, and elements from one to the next.
+    """A map's dimension of matrices in a batch or in groups: their number, and elements from one to
+    the next.
 
     Those in a workspace follow each other without a gap, ``rows`` elements each.
     """
-    if problem.batch.is_one:
+    if problem.batch.is_one and problem.groups.is_none:
         return {}
     if rule.matrix == "workspace":
         return {"matrices": problem.batch.count, "matrix_ld": rows}

@@ -29,6 +29,7 @@ MAX_VALUE = 2**31 - 1
 PROBLEM_NAMES = (
     *EXTENT_NAMES,
     *("trans_a", "trans_b", "bytes_ab", "bytes_c", "dtype_ab", "dtype_c", "gate", "batch"),
+    "groups",
 )
 PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c", "gate"})
 DEVICE_NAMES = tuple(f"device.{name}" for name in FACTS)
@@ -331,7 +332,15 @@ class Family:
     @property
     def takes_batches(self) -> bool:
         """Whether a launch makes all products of a batch: its grid counts them."""
-        return any("batch" in extent.names for launch in self.launch for extent in launch.grid)
+        return self._counts("batch")
+
+    @property
+    def takes_groups(self) -> bool:
+        """Whether rows may belong to groups: its grid has room for a last tile of each."""
+        return self._counts("groups")
+
+    def _counts(self, name: str) -> bool:
+        return any(name in extent.names for launch in self.launch for extent in launch.grid)
 
     @property
     def rules(self) -> tuple[Constraint, ...]:
@@ -376,11 +385,12 @@ def problem_values(problem: Problem) -> dict[str, Value]:
 
 def specialised_values(problem: Problem) -> dict[str, Value]:
     """Transpositions and element types, which are constants of a kernel's text; and the single
-    product where there is no batch.
+    product where there is no batch, no group where there are none.
     """
     dtype = problem.dtype
     return {
         **({"batch": 1} if problem.batch.is_one else {}),
+        **({"groups": 0} if problem.groups.is_none else {}),
         "trans_a": int(problem.layout.trans_a),
         "trans_b": int(problem.layout.trans_b),
         "bytes_ab": dtype.ab.size_bytes,

@@ -153,7 +153,8 @@ def test_broken_families_are_one_line_and_exit_code_1(
 
 def test_problem_from_options() -> None:
     options = ProblemOptions(
-        Layout.TN, "bf16", 10, 0, 8, 2.0, 0.5, "alpha * acc + beta * c[m, n]", "3", "5x6x7"
+        *(Layout.TN, "bf16", 10, 0, 8, 2.0, 0.5, "alpha * acc + beta * c[m, n]", "3", ""),
+        "5x6x7",
     )
     layout, dtype = Layout.TN, DType.BF16
     assert options.value == Problem(
@@ -163,7 +164,7 @@ def test_problem_from_options() -> None:
         Batch(3),
     )
     with pytest.raises(UsageError, match="--beta must be a finite number"):
-        _ = ProblemOptions(Layout.NN, "f32", 0, 0, 0, 1.0, float("nan"), "", "1", "5").value
+        _ = ProblemOptions(Layout.NN, "f32", 0, 0, 0, 1.0, float("nan"), "", "1", "", "5").value
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -73,6 +73,14 @@ def test_inputs_are_given_by_name(fused: FakeDriver) -> None:
     )
 
 
+def test_matrices_that_begin_anywhere_keep_their_leading_dimensions(fused: FakeDriver) -> None:
+    a, b, out = HostArray(random(16, 40).data[:, 1:25]), random(24, 24), empty(16, 24)
+    bias, rest = random(24), random(16, 24)
+    autogemm.gemm(a, b, out, epilogue=TEXT, bias=bias, rest=rest, s=1.5)
+    expected = np.maximum(a.data @ b.data + bias.data, 0) * 1.5 + rest.data
+    np.testing.assert_allclose(out.data, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_a_gated_one_makes_half_as_many_columns(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

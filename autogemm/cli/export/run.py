@@ -72,8 +72,8 @@ def run(command: ExportCommand) -> None:
 def _write_kernel(command: ExportCommand, path: str) -> None:
     if command.kernel_key is not None and command.query != BestQuery():
         raise UsageError(
-            "--kernel names one kernel: leave out --gpu, --size, --layout, --dtype, --epilogue "
-            "and --run"
+            "--kernel names one kernel: leave out --gpu, --size, --layout, --dtype, --epilogue, "
+            "--batch, --groups and --run"
         )
     _names(command)
     if command.prefix is not None and command.file_format != "cuda":

@@ -151,7 +151,7 @@ def _lines(place: str, text: str, layout: Layout) -> list[tuple[str, Layout]]:
 SECTIONS = {
     "Problem": (
         *("--size", "--preset", "--problems", "--layout", "--dtype", "--lda", "--ldb", "--ldc"),
-        *("--batch", "--alpha", "--beta", "--epilogue"),
+        *("--batch", "--groups", "--alpha", "--beta", "--epilogue"),
     ),
     "Where": ("--gpu", "--require-gpu", "--scheduler", "--scheduler-file", "--db", "--fresh"),
     "Space and search": (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
-from autogemm.model.signature import ArgumentKind, CNames, gemm_signature
+from autogemm.model.signature import OFFSETS, ArgumentKind, CNames, gemm_signature
 from autogemm.space import (
     ALIGNMENT_BYTES,
     Expression,
@@ -41,11 +41,13 @@ class Host:
         self.signature = signature_of(family, config, problem)
         self._arguments = arguments_of(family, problem)
         own = [rule.argument for rule in self._arguments]
-        self._batched = not problem.batch.is_one
-        self.exported = gemm_signature(own, workspace=True, batched=self._batched)
+        self._batched, self._grouped = not problem.batch.is_one, not problem.groups.is_none
+        self.exported = gemm_signature(
+            own, workspace=True, batched=self._batched, grouped=self._grouped
+        )
         self._rows = {
             "A": "K" if problem.layout.trans_a else "M",
-            "B": "N" if problem.layout.trans_b else "K",
+            "B": _columns_of_product(problem) if problem.layout.trans_b else "K",
             "C": "M",
         }
         self._columns = {
@@ -135,14 +137,20 @@ class Host:
             "columns": self._c_text(rule.extent[0]),
             "rows": self._c_text(rule.extent[1]),
             "ld": self._c_text(rule.ld),
-            **(self._stacked(rule) if self._batched else {}),
+            **(self._stacked(rule) if self._batched or self._grouped else {}),
             "box_columns": self._c_text(rule.box[0]),
             "box_rows": self._c_text(rule.box[1]),
             "swizzle": "CU_TENSOR_MAP_SWIZZLE_" + ("NONE" if swizzle == "0" else f"{swizzle}B"),
         }
 
     def _stacked(self, rule: TensorMapRule) -> dict[str, str]:
-        """How many matrices of a batch a map describes, and elements from one to the next."""
+        """How many matrices of a batch, or of groups, a map describes, and elements from one to the
+        next.
+        """
+        if self._grouped:
+            count = "groups" if rule.matrix == "B" else "1"
+            ld = f"{self._rows[rule.matrix]} * ld{rule.matrix.lower()}"
+            return {"matrices": count, "matrix_ld": ld}
         if rule.matrix == "workspace":
             columns, rows = self._c_text(rule.ld), self._c_text(rule.extent[1])
             return {"matrices": "batch", "matrix_ld": f"({columns}) * ({rows})"}
@@ -177,6 +185,9 @@ class Host:
             "call_of_sizes": self._call(self._columns | self._nowhere() | self._packed()),
             "call_without_addresses": self._call(self._nowhere()),
             "batched": self._batched,
+            "grouped": self._grouped,
+            "stacked": self._batched or self._grouped,
+            "rows_b": self._rows["B"],
             "overlapping": self._overlapping(),
             "alignment": ALIGNMENT_BYTES,
             "extras": self.extras(names),
@@ -193,9 +204,11 @@ class Host:
         """The initialisers of a `Call`: sizes, leading dimensions, matrices."""
         kinds = (
             *(ArgumentKind.SIZE, ArgumentKind.LEADING_DIMENSION, ArgumentKind.BATCH),
-            ArgumentKind.MATRIX,
+            *(ArgumentKind.GROUPS, ArgumentKind.MATRIX),
         )
         fields = [argument.name for kind in kinds for argument in self.exported.of_kind(kind)]
+        # What it decides is the same wherever the rows of groups begin.
+        fields = [name for name in fields if name != OFFSETS]
         return ", ".join((values or {}).get(name, name) for name in fields)
 
     def _packed(self) -> dict[str, str]:

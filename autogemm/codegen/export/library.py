@@ -187,6 +187,8 @@ def _source_context(dtype: DType, part: Part | None, device: Device) -> dict[str
         "test_call_by_columns": _EXPORTED.in_call(_IN_TEST | _BY_COLUMNS_IN_TEST, "p."),
         "alignment": ALIGNMENT_BYTES,
         "batched": False,
+        "grouped": False,
+        "stacked": False,
         "variants": variants,
         "has_tensor_maps": any(one["tensor_maps"] for one in variants),
         "renames_shared": any(one["has_shared_arrays"] for one in variants),

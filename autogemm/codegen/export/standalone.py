@@ -76,6 +76,7 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
             *((name, str(value)) for name, value in extents(problem).items()),
             *((name, float_literal(value)) for name, value in factors(problem).items()),
         ],
+        "offsets": ", ".join(map(str, problem.groups.offsets(problem.m))),
         "arch": kernel.device.arch,
         "target": _nvcc_target(kernel),
         "device_name": json.dumps(printable(kernel.device.name), ensure_ascii=False),
@@ -109,6 +110,7 @@ def program_context(problem: Problem, function: str) -> dict[str, object]:
         "trans_b": problem.layout.trans_b,
         "layout": str(problem.layout),
         "batched": not problem.batch.is_one,
+        "grouped": False,
         "fused": fused_of(problem),
         "fusion": _fusion(problem),
         "returns_ratio": True,
@@ -145,8 +147,8 @@ def _context(kernel: StoredKernel, family: Family, host: Host, names: Names) -> 
 
 
 def _fusion(problem: Problem) -> Fusion | None:
-    """The form of cuBLASLt that computes it; for batches only plain products are compared."""
-    if problem.epilogue.is_plain or not problem.batch.is_one:
+    """The form of cuBLASLt that computes it; batches and groups are compared as plain products."""
+    if problem.epilogue.is_plain or not (problem.batch.is_one and problem.groups.is_none):
         return None
     return fusion_of(problem.epilogue, problem.dtype)
 
@@ -236,10 +238,16 @@ def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None 
     return json.dumps(content, indent=2) + "\n"
 
 
+_TEXTS = ("layout", "dtype", "epilogue", "batch", "groups")
+
+
 def _problem_dict(problem: Problem) -> dict[str, Any]:
-    """The fields of the problem; a plain product has none for an epilogue or a batch."""
-    texts = {name: str(getattr(problem, name)) for name in ("layout", "dtype", "epilogue", "batch")}
-    left_out = {"epilogue": problem.epilogue.is_plain, "batch": problem.batch.is_one}
+    """The fields of the problem; a plain product has none for an epilogue, a batch or groups."""
+    texts = {name: str(getattr(problem, name)) for name in _TEXTS}
+    left_out = {
+        **{"epilogue": problem.epilogue.is_plain, "batch": problem.batch.is_one},
+        "groups": problem.groups.is_none,
+    }
     fields = asdict(problem) | texts
     return {name: value for name, value in fields.items() if not left_out.get(name)}
 
@@ -451,6 +459,7 @@ def headers_of(family: Family, problem: Problem) -> list[str]:
 _MATRICES_IN_TEST = {
     **{"A": "x.a.data", "B": "x.b.data", "C": "x.c.data"},
     **{"workspace": "x.workspace.data", "workspace_bytes": "x.workspace.count"},
+    "offsets": "x.offsets.data",
 }
 
 

@@ -103,6 +103,7 @@ class Explanation:
             "dtype": self.problem.dtype.label,
             "epilogue": self.problem.epilogue.text,
             "batch": str(self.problem.batch),
+            "groups": str(self.problem.groups),
             "label": self.problem.label,
         }
         splitting = splitting_of(self.config)

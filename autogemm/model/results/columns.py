@@ -11,6 +11,7 @@ from typing import Any
 
 from autogemm.model.batch import Batch
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.kernel import Resources
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment, Sustained, Telemetry, Verification
@@ -118,7 +119,7 @@ def _at(value: object, path: str) -> Any:
         if value is None:
             return None
         value = value[name] if isinstance(value, dict) else getattr(value, name)
-    return str(value) if isinstance(value, Epilogue | Batch) else value
+    return str(value) if isinstance(value, Epilogue | Batch | Groups) else value
 
 
 def nested(row: Mapping[str, Any], paths: Paths) -> Row:

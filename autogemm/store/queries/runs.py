@@ -65,6 +65,12 @@ def _of_batch(text: str) -> Condition:
     return or_(is_it, ProblemRecord.batch.startswith(f"{text} "))
 
 
+def _of_groups(text: str) -> Condition:
+    """What `BestQuery.is_of_groups` asks, in SQL."""
+    is_it = ProblemRecord.groups == ("" if text == records.NO_GROUPS else text)
+    return or_(is_it, ProblemRecord.groups.startswith(f"{text} "))
+
+
 def conditions(query: records.BestQuery) -> list[Condition]:
     """Conditions that a run must meet to match. Raises UsageError for a size that is none."""
     problem: dict[str, Any] = {"layout": query.layout, "dtype": query.dtype}
@@ -78,6 +84,8 @@ def conditions(query: records.BestQuery) -> list[Condition]:
     ]
     if query.batch is not None:
         wanted.append(RunRecord.problem.has(_of_batch(query.batch)))
+    if query.groups is not None:
+        wanted.append(RunRecord.problem.has(_of_groups(query.groups)))
     if query.family is not None:
         padded = " " + RunRecord.families + " "
         wanted.append(padded.contains(f" {query.family} ", autoescape=True))

@@ -17,6 +17,7 @@ from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, Resources
 from autogemm.model.problem import Problem
@@ -73,7 +74,7 @@ def columns_of(model: type[Base], value: object) -> Columns:
 
 def _cell(name: str, value: object) -> object:
     match value:
-        case DType() | Epilogue() | Batch():
+        case DType() | Epilogue() | Batch() | Groups():
             return str(value)
         case StrEnum():
             return value.value
@@ -123,7 +124,7 @@ def _reader(name: str, hint: Any) -> Callable[[Any], object]:
         return lambda record: math.nan if (cell := getattr(record, name)) is None else cell
     if get_origin(hint) is tuple:
         return lambda record: tuple(getattr(record, name) or ())
-    if hint in (Epilogue, Batch):
+    if hint in (Epilogue, Batch, Groups):
         return lambda record: hint.parse(getattr(record, name))
     if hint is not DType and not words:
         return lambda record: getattr(record, name)

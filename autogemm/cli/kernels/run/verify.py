@@ -81,6 +81,7 @@ class VerifyCommand:
     dtype: str | None
     epilogue: str
     batch: int | None
+    groups: int | None
     kernel_key: str | None
     places: str
     mode: str
@@ -110,7 +111,9 @@ class VerifyCommand:
 
     @property
     def batches(self) -> Batches | None:
-        """Which cases have several products; None where ``--batch`` is not given."""
+        """Which cases have several products or groups; None where neither is asked for."""
+        if self.groups is not None:
+            return Batches.ALL_GROUPS
         return None if self.batch is None else Batches.ALL
 
     @property
@@ -120,12 +123,14 @@ class VerifyCommand:
 
     def __post_init__(self) -> None:
         one_config = any((self.sample is not None, self.fix, self.dtype, self.rung, self.epilogue))
-        one_config = one_config or self.batch is not None
+        one_config = one_config or self.batch is not None or self.groups is not None
         if self.kernel_key is not None and one_config:
             raise UsageError(
                 "--kernel names one config: leave out --rung, --sample, --fix, --dtype, "
-                "--epilogue, --batch"
+                "--epilogue, --batch, --groups"
             )
+        if self.batch is not None and self.groups is not None:
+            raise UsageError("--batch and --groups exclude each other: choose one")
         if self.rung is not None and self.sample is not None:
             raise UsageError("--rung and --sample exclude each other: choose one")
         if self.certify and self.kernel_key is None:
@@ -227,11 +232,15 @@ def _sets(
     """Return the edge cases of the configs that the command is about, for each element type."""
     narrowed = parse_fix(family, command.fix)
     epilogue = Epilogue.parse(command.epilogue)
-    count = command.batch
+    products, groups = command.batch, command.groups
+    if groups is not None and not family.takes_groups:
+        raise UsageError(f"{family.name} has one B for all rows: leave out --groups")
 
     def planned(config: Config, dtype: DType) -> tuple[Case, ...]:
         found = planned_cases(family, config, device, dtype, (), epilogue, command.batches)
-        return found if count is None else tuple(case.with_products(count) for case in found)
+        if products is not None:
+            return tuple(case.with_products(products) for case in found)
+        return found if groups is None else tuple(case.with_groups(groups) for case in found)
 
     return [
         CaseSet(config, each, planned(config, each))

@@ -44,6 +44,10 @@ def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
         if spare is not None:
             product = replace(product, c=spare.ptr)
         call(product)
+        if gemm.offsets:
+            # Rows of all groups are one C.
+            apply(product.c, gemm.c, inputs)
+            return
         pairs = (one.products(problem.dtype) for one in (product, gemm))
         for from_product, to in zip(*pairs, strict=True):
             apply(from_product.c, to.c, inputs)
@@ -53,12 +57,12 @@ def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
         is_aligned = problem.n % vector == 0 and problem.ldc % vector == 0
         helpers.run(
             "fused_pointwise",
-            problem.m * (problem.n // vector if is_aligned else problem.n),
+            problem.used_rows * (problem.n // vector if is_aligned else problem.n),
             pointer(from_address),
             np.int64(ld),
             pointer(to_address),
             np.int64(problem.ldc),
-            np.int32(problem.m),
+            np.int32(problem.used_rows),
             np.int32(problem.n),
             np.int32(vector if is_aligned else 1),
             np.float32(inputs.alpha),

@@ -70,6 +70,8 @@ def cutlass_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Conte
 def _require_one_product(prepared: PreparedProblem) -> None:
     if not prepared.problem.batch.is_one:
         raise NotHereError("it is called for one product here: leave out --batch")
+    if not prepared.problem.groups.is_none:
+        raise NotHereError("it is called for one product here: leave out --groups")
 
 
 LIBRARIES = {

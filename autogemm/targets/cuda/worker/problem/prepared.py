@@ -12,7 +12,7 @@ import numpy as np
 
 from autogemm.codegen import worker_text
 from autogemm.model.dtypes import DType
-from autogemm.model.elements import Stored, neutral_array
+from autogemm.model.elements import Stored, first_rows, neutral_array
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import (
@@ -25,6 +25,7 @@ from autogemm.model.results.outcome import (
     Status,
     Verification,
 )
+from autogemm.model.signature import OFFSETS
 from autogemm.space import output_rules
 from autogemm.support.errors import DeviceError
 from autogemm.targets import MeasureOptions
@@ -341,6 +342,8 @@ class KernelContestant:
             for extra in candidate.plan.arrays
             if not extra.is_given
         }
+        if candidate.plan.grouped:
+            self._extras[OFFSETS] = self._guarded(first_rows(prepared.problem))
         self._kernel = LoadedKernel(prepared.gpu, candidate)
         self._arguments = {
             inputs: self._arguments_for(prepared, inputs) for inputs in prepared.input_sets

@@ -29,7 +29,7 @@ A and B hold numbers of their element type, so that their rounding is no error o
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,13 +48,16 @@ PRODUCTS_PER_STEP = 4
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A rectangle of a product's C: first row and column, extents."""
+    """A rectangle of a product's C: first row and column, extents; of rows of a group the number
+    of its B.
+    """
 
     row: int
     col: int
     rows: int
     cols: int
     product: int = 0
+    group: int = 0
 
     @property
     def arguments(self) -> tuple[np.int64, ...]:
@@ -131,10 +134,21 @@ class Reference:
     def _tiles(self) -> Iterator[Tile]:
         """The tiles of all products."""
         problem = self._problem
+        if not problem.groups.is_none:
+            yield from self._tiles_of_groups()
+            return
         corners = itertools.product(range(0, problem.m, TILE), range(0, problem.n, TILE))
         for (row, col), number in itertools.product(corners, range(problem.batch.count)):
             rows, cols = min(TILE, problem.m - row), min(TILE, problem.n - col)
             yield Tile(row, col, rows, cols, number)
+
+    def _tiles_of_groups(self) -> Iterator[Tile]:
+        problem = self._problem
+        offsets = problem.groups.offsets(problem.m)
+        for group, (first, end) in enumerate(itertools.pairwise(offsets)):
+            for row, col in itertools.product(range(first, end, TILE), range(0, problem.n, TILE)):
+                rows, cols = min(TILE, end - row), min(TILE, problem.n - col)
+                yield Tile(row, col, rows, cols, group=group)
 
     def _of_product(self, address: int, tile: Tile, num_bytes: int) -> np.uint64:
         """The address of the tile's product in packed results of so many bytes an element."""
@@ -154,14 +168,14 @@ class Reference:
 
     def _parts(self, tile: Tile) -> list[Tile]:
         """The tiles of the product that a tile of C is made of."""
-        row, col, rows, cols = tile.row, tile.col, tile.rows, tile.cols
+        col, cols = tile.col, tile.cols
         match self._problem.epilogue.gate:
             case Gate.NONE:
                 return [tile]
             case Gate.HALVES:
-                return [tile, Tile(row, col + self._problem.n, rows, cols)]
+                return [tile, replace(tile, col=col + self._problem.n)]
             case Gate.INTERLEAVED:
-                return [Tile(row, 2 * col, rows, 2 * cols)]
+                return [replace(tile, col=2 * col, cols=2 * cols)]
 
     def _multiply_part(self, tile: Tile, buffers: tuple[int, int, int], *, squared: bool) -> None:
         a_tile, b_tile, product = buffers
@@ -169,7 +183,7 @@ class Reference:
         for k in range(0, self._problem.k, TILE):
             depth = min(TILE, self._problem.k - k)
             a_part = Tile(tile.row, k, tile.rows, depth, tile.product)
-            b_part = Tile(k, tile.col, depth, tile.cols, tile.product)
+            b_part = Tile(k, tile.col, depth, tile.cols, tile.product or tile.group)
             a_ld = self._widen(a_tile, self._inputs.a, a_part, layout.trans_a, squared)
             b_ld = self._widen(b_tile, self._inputs.b, b_part, layout.trans_b, squared)
             self._cublas.dgemm(

@@ -10,6 +10,7 @@ real inputs and on some with few products, where even BF16x3 and sums of 20 bits
 (`autogemm.targets.cuda.worker.problem.precision`).
 """
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -104,8 +105,9 @@ class Result:
     def __init__(self, gpu: Gpu, problem: Problem, name: str = "C") -> None:
         self._gpu, self._name, self._reads_c = gpu, name, problem.reads_c
         self._rows = 0 if problem.batch.is_one else problem.m
-        self._shape = (problem.m * problem.batch.count, problem.n)
-        sides = (problem.m, problem.n, problem.batch_rows[2], problem.ldc)
+        self._shape = (problem.used_rows * problem.batch.count, problem.n)
+        # Rows that belong to no group are canaries, as those between two products.
+        sides = (problem.used_rows, problem.n, problem.batch_rows[2], problem.ldc)
         self._sides = tuple(map(np.int64, sides))
         self._element = problem.dtype.c
         self._total = num_elements(problem.stacked_rows[2], problem.n, problem.ldc) + 2 * GUARD
@@ -146,14 +148,37 @@ class Result:
 
     def check_few(self, problem: Problem, inputs: InputSet) -> CheckResult:
         """Compare with the few products that are left of these inputs. Waits for the GPU."""
+        fields = np.concatenate(
+            [
+                self._fields_of_few(problem, inputs, group, first, end)
+                for group, (first, end) in enumerate(row_ranges(problem))
+                if first < end
+            ]
+        )
+        found = summarised(fields, self._shape, float(fields[:, 10].sum()), MOST_OF_FEW)
+        return replace(found, rows=self._rows)
+
+    def _fields_of_few(
+        self, problem: Problem, inputs: InputSet, group: int, first: int, end: int
+    ) -> NDArray[np.float64]:
+        """Numbers of `check_few` for the rows of a group; for all where there are no groups."""
         num_products = num_few(problem.k)
         operand, trans = inputs.a.element, problem.layout
+        to_c = first * problem.ldc * self._element.size_bytes
+        to_a = first * problem.lda * operand.size_bytes
+        to_c0 = first * problem.n * self._element.size_bytes if inputs.c0_address else 0
+        addresses = (
+            self.address + to_c,
+            inputs.a.address + to_a,
+            inputs.b.address_of(group),
+            inputs.c0_address + to_c0,
+        )
         self._gpu.run_helper_blocks(
             "check_few",
             CHECK_BLOCKS,
-            *map(pointer, (self.address, inputs.a.address, inputs.b.address, inputs.c0_address)),
+            *map(pointer, addresses),
             *map(np.int32, (self._element.format_code, operand.format_code)),
-            *map(np.int64, (problem.m, problem.n, problem.k)),
+            *map(np.int64, (end - first, problem.n, problem.k)),
             *map(np.int64, (problem.lda, problem.ldb, problem.ldc)),
             *map(np.int32, (trans.trans_a, trans.trans_b)),
             np.int64(few_step(problem.k)),
@@ -165,8 +190,8 @@ class Result:
             pointer(self._fields.ptr),
         )
         fields = self._read_fields()
-        found = summarised(fields, self._shape, float(fields[:, 10].sum()), MOST_OF_FEW)
-        return replace(found, rows=self._rows)
+        fields[:, 2] += first * problem.n
+        return fields
 
     def _read_fields(self) -> NDArray[np.float64]:
         fields = np.zeros((CHECK_BLOCKS, CHECK_FIELDS))
@@ -180,6 +205,13 @@ class Result:
     @property
     def _geometry(self) -> tuple[np.generic, ...]:
         return (np.int64(self._total), np.int64(GUARD), *self._sides)
+
+
+def row_ranges(problem: Problem) -> list[tuple[int, int]]:
+    """The first row of each group and the one behind its last; all rows where there are none."""
+    if problem.groups.is_none:
+        return [(0, problem.m)]
+    return list(itertools.pairwise(problem.groups.offsets(problem.m)))
 
 
 def summarised(
