@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from autogemm.dispatch.learning import learn
+from autogemm.dispatch.learning import Learned, learn
 from autogemm.dispatch.legal import NearestLegal
+from autogemm.dispatch.predicting import Predictor
 from autogemm.dispatch.table import TunedSize, common_table, tuned_sizes
 from autogemm.model.batch import ONE
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.rule import Rule
 from autogemm.model.similarity import distance
 from autogemm.space import Family, launch_plan
 from autogemm.store import DecidedRow
@@ -46,6 +46,7 @@ class Chooser:
         self._nearest_legal = NearestLegal(families, device)
         self._sizes = tuned_sizes(runs, device)
         self._rule = functools.cache(self._learned)
+        self._predictor = Predictor(self._sizes, self._nearest_legal)
 
     def is_tuned(self, problem: Problem) -> bool:
         """Whether this very problem has a result on this GPU, whatever its alpha and beta."""
@@ -69,11 +70,17 @@ class Chooser:
     def _candidates(self, problem: Problem) -> Iterator[tuple[Config, str]]:
         # Rules are learned from sizes of one product.
         is_one = problem.batch.is_one
-        learned = self._rule(problem.dtype, problem.layout) if is_one else None
-        if learned is not None:
-            rule, kernels = learned
-            for chosen in rule.ranked((problem.m, problem.n, problem.k)):
-                yield kernels[chosen], str(rule)
+        found = self._rule(problem.dtype, problem.layout) if is_one else None
+        if found is not None:
+            learned, kernels = found
+            # A rule that left-out sizes have judged goes first; another is a guess, and a worse one
+            # than predicted times.
+            if learned.regret is None:
+                predicted = self._predictor(problem)
+                for config in predicted:
+                    yield config, f"least of {len(predicted)} expected times"
+            for chosen in learned.rule.ranked((problem.m, problem.n, problem.k)):
+                yield kernels[chosen], str(learned.rule)
         for size, device in self._by_distance(problem):
             where = "" if device.name == self._device.name else f" on {device.name}"
             yield size.winner, f"nearest tuned size {size.problem.label}{where}"
@@ -87,7 +94,7 @@ class Chooser:
             sizes = tuned_sizes(self._runs, self._device, epilogue=epilogue, batch=batch)
         return next((size for size in sizes if same_kernel(size.problem, problem)), None)
 
-    def _learned(self, dtype: DType, layout: Layout) -> tuple[Rule, tuple[Config, ...]] | None:
+    def _learned(self, dtype: DType, layout: Layout) -> tuple[Learned, tuple[Config, ...]] | None:
         """Return the rule for a layout and its kernels by number, from all layouts if it has few
         results.
         """
@@ -95,7 +102,7 @@ class Chooser:
         if len(sizes) < FEW_SIZES:
             sizes = tuned_sizes(self._runs, self._device, dtype)
         table = common_table(sizes, self._nearest_legal)
-        return (learn(table, self._device.num_sms).rule, table.kernels) if table.sizes else None
+        return (learn(table, self._device.num_sms), table.kernels) if table.sizes else None
 
     def _by_distance(self, problem: Problem) -> list[tuple[TunedSize, Device]]:
         devices = {run.spec.device.name: run.spec.device for run in self._runs}
