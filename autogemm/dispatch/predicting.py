@@ -21,9 +21,10 @@ from autogemm.model.problem import Problem
 from autogemm.model.similarity import distance
 from autogemm.space import Family, derive_values, expected_time
 
-# Tuned sizes that a prediction looks at: the nearest, so that its time does not grow with the
-# database.
+# The nearest tuned sizes, of which so many teach and so many offer their winners: what a prediction
+# takes does not grow with the database.
 MOST_SIZES = 64
+MOST_WINNERS = 16
 # Of the process: its length in standard deviations of a feature, and the variance of noise as a
 # share of its own. Chosen on the sizes of benchmarks/results/left_out_recorded.txt.
 LENGTH = 0.7
@@ -55,8 +56,8 @@ class Predictor:
 
     def __call__(self, problem: Problem) -> list[Config]:
         """Return the kernels, the fastest first."""
-        near = self._near(problem)
-        legal = (self._nearest_legal(size.winner, problem) for size in near)
+        winners = dict.fromkeys(size.winner for size in self._near(problem))
+        legal = (self._nearest_legal(one, problem) for one in list(winners)[:MOST_WINNERS])
         return self.ranked(problem, dict.fromkeys(one for one in legal if one is not None))
 
     def ranked(self, problem: Problem, configs: Iterable[Config]) -> list[Config]:
