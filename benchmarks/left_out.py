@@ -109,7 +109,7 @@ def _nearest(others: Sequence[TunedSize], nearest_legal: NearestLegal) -> Order:
         near = sorted(others, key=lambda one: distance(problem, device, one.problem, device))
         same_type = (one for one in near if one.problem.dtype is problem.dtype)
         winners = dict.fromkeys(nearest_legal(one.winner, problem) for one in same_type)
-        return [one for one in winners if one in candidates]
+        return [one for one in winners if one is not None and one in candidates]
 
     return order
 
