@@ -1,7 +1,7 @@
 """Sizes and kernels of the database as one table of times."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -145,12 +145,32 @@ def common_table(sizes: Iterable[TunedSize], nearest_legal: NearestLegal) -> Tab
 
     Left out are sizes whose winner the families do not have (any more).
     """
-    sizes = tuple(size for size in sizes if nearest_legal(size.winner, size.problem) is not None)
+    sizes = usable(sizes, nearest_legal)
     winners = tuple(dict.fromkeys(size.winner for size in sizes))
-    table = table_of(sizes, winners, nearest_legal)
-    unknown = np.isnan(table.losses)
-    common = tuple(kernel for column, kernel in enumerate(winners) if not unknown[:, column].any())
-    return table_of(sizes, common, nearest_legal) if len(common) >= FEWEST_COMMON else table
+    common = common_kernels(sizes, nearest_legal)
+    return table_of(sizes, common if len(common) >= FEWEST_COMMON else winners, nearest_legal)
+
+
+def usable(sizes: Iterable[TunedSize], nearest_legal: NearestLegal) -> tuple[TunedSize, ...]:
+    """Return the sizes whose winner the families have."""
+    return tuple(size for size in sizes if nearest_legal(size.winner, size.problem) is not None)
+
+
+def common_kernels(sizes: Sequence[TunedSize], nearest_legal: NearestLegal) -> tuple[Config, ...]:
+    """Return the winners that were measured, or are not legal, at every size.
+
+    A kernel is given up at the first size that lacks it: moving kernels to where they are legal
+    takes milliseconds each.
+    """
+
+    def is_known(kernel: Config, size: TunedSize) -> bool:
+        if kernel in size.times_us:
+            return True
+        here = nearest_legal(kernel, size.problem)
+        return here is None or here in size.times_us
+
+    winners = dict.fromkeys(size.winner for size in sizes)
+    return tuple(one for one in winners if all(is_known(one, size) for size in sizes))
 
 
 def _position(size: TunedSize, kernels: tuple[Config, ...], losses: Losses) -> int:

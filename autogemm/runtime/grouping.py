@@ -66,7 +66,8 @@ def grouped_gemm(  # noqa: PLR0913, PLR0917  # as gemm: operands, result, factor
     if memory_out.address in addresses[:2]:
         raise UsageError("out is x or w: give it memory of its own")
     problem = replace(as_aligned(call, addresses), alpha=alpha, beta=beta)
-    placed = placed_inputs(library, problem, inputs, memory_out.address)
+    matrices = dict(zip(("a", "b", "out"), addresses, strict=True))
+    placed = placed_inputs(library, problem, inputs, matrices)
     where = gpu(memory_x.device)
     placed[OFFSETS] = _offsets_address(offsets, memory_w.shape[0] + 1, where)
     plan = plan_of(where, problem, call, shape, tune)

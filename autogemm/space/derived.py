@@ -10,6 +10,7 @@ from autogemm.model.problem import Problem
 from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.family import (
+    EXPECTED_TIME,
     Constraint,
     Family,
     LaunchRule,
@@ -34,6 +35,22 @@ def derive_values(family: Family, config: Config, problem: Problem) -> dict[str,
         assert isinstance(value, int | str)
         values[name] = value
     return values
+
+
+def expected_time(family: Family, config: Config, problem: Problem, device: Device) -> int | None:
+    """The family's ``expected_time`` of a config, in units of its own; None where it has none.
+
+    Raises UsageError for a config that is none of the family's, FamilyError where it cannot be
+    computed.
+    """
+    if not family.expected:
+        return None
+    given = given_values(family, config, problem) | device_values(device)
+    for name, expression in family.expected.items():
+        given[name] = family.value_of(expression, given)
+    value = given[EXPECTED_TIME]
+    assert isinstance(value, int)
+    return value
 
 
 def broken_constraints(

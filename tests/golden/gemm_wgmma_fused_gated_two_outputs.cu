@@ -413,7 +413,7 @@ struct Epilogue {
 
 // up[m, n] = acc[n] is written on the way to C, where an element exists.
 // C[m][n] = silu(up) * acc[n + N]; up: f32
-// of two columns of the product.
+// accum and second are elements of two columns of the product.
 __device__ __forceinline__ float epilogue(float accum, float second, float old_c, int m, int n,
                                           const Epilogue& with) {
     const long long place = (long long)m * with.columns + n;

@@ -440,7 +440,7 @@ struct Epilogue {
 };
 
 // C[m][n] = silu(acc[n]) * acc[n + N]
-// of two columns of the product.
+// accum and second are elements of two columns of the product.
 __device__ __forceinline__ float epilogue(float accum, float second, float old_c, int m, int n,
                                           const Epilogue& with) {
     return silu(accum) * second;
