@@ -225,7 +225,7 @@ def test_json_holds_everything(family: Family) -> None:
     assert hashlib.sha256(content["source"].encode()).hexdigest() == content["kernel_sha256"]
 
 
-# Files for batches and groups are readable, but have a few lines that a formatter would break otherwise.
+# Files for batches and groups have a few lines that a formatter would break otherwise.
 FORMATTED = [
     *(
         stored_kernel(load_family(case.family), case.problem, case.config)
