@@ -18,8 +18,11 @@ def wait_until(is_so: Callable[[], object], what: str) -> None:
 
 def has_ended(pid: int) -> bool:
     """Whether the process is gone, or only waits for its parent to ask how it ended."""
+    process = Path(f"/proc/{pid}")
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = (process / "stat").read_text()
+        num_threads = len(list((process / "task").iterdir()))
     except OSError:
         return True
-    return stat.rsplit(")", 1)[1].split()[0] in {"Z", "X"}
+    # The first thread may end before the others; its parent is told behind the last one.
+    return stat.rsplit(")", 1)[1].split()[0] in {"Z", "X"} and num_threads == 1
