@@ -42,9 +42,9 @@ struct Shadow {
     uint32_t floor;            // accesses of earlier epochs are ordered
     bool input, shared;
 };
-// Memory is looked at in words of 2 or 4 bytes.
+// Memory is looked at in words of 1, 2 or 4 bytes.
 inline uint64_t word_of(uint64_t offset) {
-    return exchange->word_bytes == 4 ? offset / 4 : offset / 2;
+    return offset >> exchange->word_bytes / 2;
 }
 inline int64_t offset_of(uint64_t word) {
     return static_cast<int64_t>(word * exchange->word_bytes);

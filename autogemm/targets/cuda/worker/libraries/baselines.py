@@ -118,6 +118,10 @@ def near_calls(known: KnownCalls | None, prepared: PreparedProblem, cublas: Cubl
     near = selection.near(library.calls())
     if not near and not prepared.problem.dtype.has_fp32_products:
         near = selection.near(library.proposals(FP32_REDUCTION, " (FP32 reduction)"))
+    if not near and not library.left_out:
+        raise DeviceError(
+            f"cuBLAS has no call for {prepared.problem.label}: use --no-baseline"
+        )
     if not near:
         raise DeviceError(f"cuBLAS gives a wrong result here: {library.left_out[0].reason}")
     return LibraryCalls(tuple(near), tuple(library.left_out))
@@ -168,7 +172,7 @@ class _Library:
             return self._calls_of_batch()
         dtype = self._prepared_problem.problem.dtype
         gemm_ex = self._named("cuBLAS GemmEx", partial(self._cublas.gemm_ex, dtype=dtype))
-        plain = [gemm_ex]
+        plain = [gemm_ex] if dtype.ab.has_gemm_ex else []
         if dtype.has_fp32_products:
             plain = [self._named("cuBLAS SGEMM", self._cublas.sgemm), gemm_ex]
         return [*self._fused_proposals(), *plain, *self.proposals(ANY_REDUCTION)]
@@ -181,7 +185,10 @@ class _Library:
         ones: list[tuple[str, Callable[[Gemm], None]]] = []
         if dtype.has_fp32_products:
             ones.append(("cuBLAS SGEMM", cublas.sgemm))
-        ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
+        plain = []
+        if dtype.ab.has_gemm_ex:
+            plain = [self._named("cuBLAS GemmStridedBatchedEx", batched)]
+            ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
         if self._lt is not None:
             with suppress(DeviceError):
                 proposed = self._lt.algorithms(problem.one_product, MOST_LOOPED)
@@ -191,7 +198,7 @@ class _Library:
                 ]
         return [
             *self._fused_proposals(),
-            self._named("cuBLAS GemmStridedBatchedEx", batched),
+            *plain,
             *self.proposals(ANY_REDUCTION),
             *(
                 self._named(f"{name}, looped", looped(prepared.gpu, call, dtype))
