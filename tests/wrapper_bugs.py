@@ -118,9 +118,7 @@ BASES: dict[str, Golden | Handwritten] = {
     "wgmma f16": Golden("gemm_wgmma_f16_pingpong", (tensor(512, 512, 512, DType.F16, Layout.NT),)),
     "wgmma tf32": Golden("gemm_wgmma_tf32", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma tf32 packed": Golden("gemm_wgmma_tf32_packed_b", (tensor(512, 512, 512, DType.TF32),)),
-    "wgmma e4m3": Golden(
-        "gemm_wgmma_e4m3", (tensor(512, 512, 512, DType.E4M3, Layout.NT),)
-    ),
+    "wgmma e4m3": Golden("gemm_wgmma_e4m3", (tensor(512, 512, 512, DType.E4M3, Layout.NT),)),
     "wgmma split": Golden("gemm_wgmma_bf16_split", (tensor(64, 512, 1024, DType.BF16),)),
     "emulated wgmma": Golden("sgemm_emulated_wgmma_f16x3", (Problem(512, 512, 512),)),
     "cluster": Handwritten("cluster"),

@@ -31,7 +31,7 @@ def rounded(values: npt.NDArray[np.floating], element: Element) -> Floats:
     else:
         # The last fraction of the largest exponent is NaN.
         beyond = np.full_like(nearest, np.nan)
-        last = 2.0 ** (element.largest_exponent + 1) - 2.0**(
+        last = 2.0 ** (element.largest_exponent + 1) - 2.0 ** (
             element.largest_exponent - element.fraction_bits
         )
         too_large = np.abs(nearest) >= last

@@ -119,9 +119,7 @@ def near_calls(known: KnownCalls | None, prepared: PreparedProblem, cublas: Cubl
     if not near and not prepared.problem.dtype.has_fp32_products:
         near = selection.near(library.proposals(FP32_REDUCTION, " (FP32 reduction)"))
     if not near and not library.left_out:
-        raise DeviceError(
-            f"cuBLAS has no call for {prepared.problem.label}: use --no-baseline"
-        )
+        raise DeviceError(f"cuBLAS has no call for {prepared.problem.label}")
     if not near:
         raise DeviceError(f"cuBLAS gives a wrong result here: {library.left_out[0].reason}")
     return LibraryCalls(tuple(near), tuple(library.left_out))
