@@ -1,4 +1,4 @@
-"""8-bit floats by wgmma in the emulator: right kernels pass, planted bugs do not, promotion pays."""
+"""8-bit floats by wgmma in the emulator: right kernels pass, planted bugs do not."""
 
 import ctypes
 import math
