@@ -1,21 +1,31 @@
 """autogemm finds the fastest GEMM kernel for your GPU and sizes, verifies it, and exports it.
 
-`gemm` multiplies arrays of PyTorch, CuPy and other libraries with tuned kernels, `tune` searches
-for the fastest kernel of a problem, `best` looks up a stored result, and `forget` drops the choices
-of `gemm`; `record` and `patch` work on PyTorch programs and models. The command line
-(``autogemm tune``, ``export``, ``db``) is a thin layer over the same packages;
-docs/architecture.md describes them.
+`gemm` multiplies arrays of PyTorch, CuPy and other libraries with tuned kernels, `grouped_gemm`
+rows of groups by a matrix each, `tune` searches for the fastest kernel of a problem, `best` looks
+up a stored result, and `forget` drops the choices of `gemm`; `record` and `patch` work on PyTorch
+programs and models. The command line (``autogemm tune``, ``export``, ``db``) is a thin layer over
+the same packages; docs/architecture.md describes them.
 """
 
 from autogemm.support.version import __version__
 
-# As in `typing`, which takes as long to import as all else here.
+# As in `typing`, whose import would take as long as everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from autogemm.programs import patch, record, unpatch
-    from autogemm.runtime import best, forget, gemm, tune
+    from autogemm.runtime import best, forget, gemm, grouped_gemm, tune
 
-__all__ = ["__version__", "best", "forget", "gemm", "patch", "record", "tune", "unpatch"]
+__all__ = [
+    "__version__",
+    "best",
+    "forget",
+    "gemm",
+    "grouped_gemm",
+    "patch",
+    "record",
+    "tune",
+    "unpatch",
+]
 
 
 def __dir__() -> list[str]:
@@ -29,7 +39,7 @@ def __getattr__(name: str) -> object:
         from autogemm import programs, runtime
 
         found: object = getattr(programs if name in programs.__all__ else runtime, name)
-        # The next look finds it without coming here.
+        # The next lookup finds it without calling this function.
         globals()[name] = found
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

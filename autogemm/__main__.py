@@ -1,7 +1,7 @@
 """The program's entry, ``autogemm`` and ``python -m autogemm``: Ctrl-C ends it in one line.
 
-What commands need takes tenths of a second to import. Until then a KeyboardInterrupt would rise in
-the middle of somebody's module. SIGTERM and SIGHUP end it likewise.
+Importing the modules of a command takes tenths of a second, during which a KeyboardInterrupt would
+be raised in the middle of an arbitrary module. SIGTERM and SIGHUP end it likewise.
 """
 
 # Not `signal`, which imports enums first.

@@ -19,7 +19,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from autogemm.catalogue.palette import LIGHT
+from autogemm.catalogue.palette import THEMES
 from autogemm.cli.output import print_rows
 from autogemm.codegen import render
 from autogemm.compile import Compiler
@@ -213,9 +213,9 @@ def draw_errors(figure: "Figure", rows: list[dict[str, str]]) -> None:
     """Above in the norm of Frobenius, below the largest component; against K, then the spread."""
     from matplotlib.ticker import NullFormatter
 
-    from autogemm.insight.plots.drawing import LINES, MARKERS, titled
+    from autogemm.insight.plots.drawing import LINES, MARKERS, colours, titled
 
-    roles = list(LIGHT.roles())
+    roles = list(colours().roles())
     figure.set_size_inches(14.0, 7.0)
     panels = [(fill, "depth", "k") for fill in FILLS] + [("wide", "spread", "spread")]
     axes = figure.subplots(2, len(panels), sharey="row", squeeze=False)
@@ -227,7 +227,7 @@ def draw_errors(figure: "Figure", rows: list[dict[str, str]]) -> None:
                 points = [row for row in chosen if row["kernel"] == kernel]
                 at, errors = ([float(row[name]) for row in points] for name in (x, measure))
                 look = {"linestyle": LINES[i % len(LINES)], "marker": MARKERS[i % len(MARKERS)]}
-                hue = LIGHT.ink if kernel == BASELINE else roles[i % len(roles)]
+                hue = colours().ink if kernel == BASELINE else roles[i % len(roles)]
                 place.plot(at, errors, label=kernel, color=hue, **look)
             place.set_yscale("log")
             place.yaxis.set_major_formatter("{x:.0e}")
@@ -281,14 +281,16 @@ def hard() -> None:
 @main.command()
 @click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
-def draw(table: Path, out: Path) -> None:
-    """Draw what `errors` measured."""
-    from autogemm.insight.plots.drawing import check_plot, picture
+@click.option("--theme", "colours", type=click.Choice(list(THEMES)), default="light")
+def draw(table: Path, out: Path, colours: str) -> None:
+    """Draw the errors that `errors` measured."""
+    from autogemm.insight.plots.drawing import check_plot, picture, theme
 
     check_plot(out)
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    out.write_bytes(picture(draw_errors)(out.suffix, rows))
+    with theme(colours):
+        out.write_bytes(picture(draw_errors)(out.suffix, rows))
 
 
 if __name__ == "__main__":

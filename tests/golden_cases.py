@@ -10,6 +10,7 @@ from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
 
@@ -50,6 +51,10 @@ def tensor(size: int, dtype: DType) -> Problem:
 
 def batched(problem: Problem, rows_a: int | None = None, count: int = 64) -> Problem:
     return replace(problem, batch=Batch(count, rows_a))
+
+
+def grouped(problem: Problem, text: str = "8 uniform") -> Problem:
+    return replace(problem, groups=Groups.parse(text))
 
 
 def fused(problem: Problem, epilogue: str) -> Problem:
@@ -706,6 +711,31 @@ GOLDEN_CASES = (
         family="gemm_wgmma",
         least_arch=90,
     ),
+    # A second output, of C's type and in FP32.
+    GoldenCase(
+        "fused_two_outputs",
+        fused(square(1023), "aux[m, n] = acc + bias[n]; relu(aux)"),
+        {"VEC_LOAD": 1, "VEC_STORE": 1},
+    ),
+    GoldenCase(
+        "fused_two_outputs",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NT, DType.BF16),
+            "aux[m, n] = acc + bias[n]; gelu_tanh(aux)",
+        ),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "fused_gated_two_outputs",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NT, DType.BF16),
+            "up[m, n] = acc[n]; silu(up) * acc[n + N]; up: f32",
+        ),
+        GATED,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
     # Batches: each way to find a block's product, and its matrices.
     *(
         GoldenCase("batched", batched(square(1024)), family=name)
@@ -771,6 +801,45 @@ GOLDEN_CASES = (
         batched(Problem(1024, 1024, 1023, Layout.NN, DType.BF16)),
         {"BM": 128, "BN": 128, "WN": 128, "STAGES": 6, "SPLIT_K": 2, "C_BUFFERS": 1}
         | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "CLUSTER_M": 1, "PACK": "a"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    # Groups: each way to find a tile's group, and to keep to its rows.
+    GoldenCase("grouped", grouped(square(1024)), family="naive"),
+    GoldenCase(
+        "grouped",
+        grouped(Problem(1024, 1024, 1024, Layout.NT, DType.BF16)),
+        {"GROUP_M": 8},
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "grouped_overlapped",
+        grouped(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "128 zipf=1.1"),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "grouped_in_pairs",
+        grouped(Problem(4096, 4096, 4096, Layout.NT, DType.BF16)),
+        {"CLUSTER_M": 2, "BN": 128, "WN": 128, "BOX_M": 16, "GROUP_M": 1} | {"EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "grouped_few_rows",
+        grouped(Problem(64, 4096, 4096, Layout.NT, DType.BF16), "128 zipf=1.1"),
+        {"BM": 64, "WM": 64, "BN": 128, "WN": 128, "SWAP_AB": 1, "STAGES": 8, "BOX_M": 64}
+        | {"GROUP_M": 1, "CLUSTER_N": 2, "EPILOGUE": "after", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "grouped_gated",
+        fused(
+            grouped(Problem(4096, 4096, 4096, Layout.NT, DType.BF16)), "silu(acc[n]) * acc[n + N]"
+        ),
+        GATED,
         family="gemm_wgmma",
         least_arch=90,
     ),

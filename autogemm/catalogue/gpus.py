@@ -1,4 +1,5 @@
-"""GPUs known without having one: enough to build a space for, to compile for, to draw roofs."""
+"""GPUs that are known without being attached, with the facts that spaces, compiling and roofs
+need."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -81,9 +82,9 @@ def find_device(name: str) -> Device:
 def roof_of(device: Device, dtype: DType = DType.F32, config: Config | None = None) -> Roof | None:
     """The GPU's theory for a dtype: CUDA cores for FP32, tensor cores for the others.
 
-    Where a ``config`` splits FP32 it comes from tensor cores, by several products for each.
-    Clocks are the maxima. None where the GPU has no tensor cores for it, or none are known, or
-    nothing is known of the GPU but its name: times that others recorded come with no more.
+    Where a ``config`` splits FP32, the peak is that of tensor cores divided by the number of
+    products. Clocks are the maxima. None where the GPU has no tensor cores for it, or none are
+    known, or only the name of the GPU is known, as with times that others recorded.
     """
     if not (device.peak_f32_tflops and device.peak_bandwidth_gb_s):
         return None

@@ -68,7 +68,7 @@ def find_rung(name: str) -> Rung:
 
 
 def published_percent(name: str) -> float | None:
-    """Percent of cuBLAS in the write-up of a rung or library; None if there is none of it."""
+    """Percent of cuBLAS in the write-up of a rung or library; None if it has none."""
     found = (one for group in _ladder() for one in group if one.name == name)
     return next((one.published_percent for one in found), None)
 

@@ -1,7 +1,7 @@
-"""The colours of all pictures and reports, for a light and a dark ground.
+"""The colours of all pictures and reports, for a light and a dark background.
 
-Marks have a contrast of at least 3:1 with the ground and text of at least 4.5:1 (WCAG 2.2, 1.4.3
-and 1.4.11), and the roles stay apart for each kind of colour blindness; tests compute both.
+Marks have a contrast of at least 3:1 with the background and text of at least 4.5:1 (WCAG 2.2,
+1.4.3 and 1.4.11), and the roles stay apart for each kind of colour blindness; tests compute both.
 """
 
 from collections.abc import Iterator

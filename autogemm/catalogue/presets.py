@@ -28,7 +28,7 @@ PRESETS: dict[str, list[Size]] = {
     "transformer": transformer(),
     # Powers of two and the sizes half-way between them.
     "squares": squares(128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096),
-    # M, N and K apart: each of 64, 512 and 4096 in every place, and sizes between them.
+    # M, N and K independently: 64, 512 and 4096 in every position, and sizes between them.
     "mixed": [
         *product((64, 512, 4096), (64, 512, 4096), (64, 512, 4096)),
         *((200, 200, 200), (1000, 1000, 1000), (1500, 700, 300), (300, 1500, 700)),
@@ -47,7 +47,7 @@ PRESETS: dict[str, list[Size]] = {
 
 
 def preset(name: str) -> list[Size]:
-    """M, N, K of each problem. Raises NotFoundError for a name that is none."""
+    """M, N, K of each problem. Raises NotFoundError for an unknown name."""
     if name not in PRESETS:
         near = did_you_mean(name, PRESETS)
         raise NotFoundError(f"no preset {name!r}{near}; there are {', '.join(PRESETS)}")

@@ -25,7 +25,7 @@ from autogemm.support.version import __version__
 
 # Errors of a full disk, a quota, a limit of a file's size.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Errors of a path that cannot be anything's.
+# Errors for a path that no file can have.
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
 
 # Command name -> (module below this package, one line for the overview).
@@ -109,7 +109,8 @@ class AutogemmGroup(click.Group):
 
 
 def _drop_output() -> None:
-    """Let what could not be written not be tried again as the program ends."""
+    """Discard output that could not be written, so that the end of the program does not try
+    again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -120,7 +121,8 @@ _IS_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class OneLine(click.ClickException):
-    """An error as one line, with its own exit code; ``place`` shows below it where it lies."""
+    """An error that is shown as one line, with its own exit code; ``place`` shows below it where it
+    lies."""
 
     def __init__(self, text: str, exit_code: int, place: str = "") -> None:
         super().__init__(message(text) + place)
@@ -150,7 +152,7 @@ def _one_line_errors() -> Iterator[None]:
         text += f" (see {error.ctx.command_path} -h)"
         raise OneLine(text, error.exit_code) from error
     except OSError as error:
-        # A path that no system call takes, wherever it was first asked about.
+        # A path that no system call accepts, wherever it is first used.
         if error.errno not in _NO_PATH:
             raise
         text = f"{error.strerror}: {os.fsdecode(error.filename or '')!r}: give another path"
@@ -182,7 +184,7 @@ def main(context: click.Context, config_file: str | None) -> None:
     """Find the fastest GEMM kernel for your GPU and sizes, prove it right, get one CUDA file.
 
     Every option can also be set by the environment, as in AUTOGEMM_TUNE_BUDGET=30s, or by a file
-    of defaults. What is typed comes first, then the environment, then the file.
+    of defaults. Options on the command line come first, then the environment, then the file.
 
     \b
     Examples:

@@ -1,6 +1,7 @@
 """Defaults of options from the environment and from a file, ``autogemm.toml``.
 
-What is typed comes first, then ``AUTOGEMM_COMMAND_OPTION``, then the file, then what the help says.
+The command line comes first, then ``AUTOGEMM_COMMAND_OPTION``, then the file, then the default in
+the help.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,8 @@ def name_variables(command: click.Command, path: tuple[str, ...]) -> None:
 
 
 def _long_name(option: click.Option) -> str:
-    """Return ``max-error`` of ``--max-error``; the longest name, none of those that turn it off."""
+    """Return ``max-error`` for ``--max-error``: the longest name that does not turn the option
+    off."""
     return max(option.opts, key=len).lstrip("-")
 
 
@@ -41,8 +43,8 @@ def read_defaults(
     """Give a command and those below it the defaults of the file ``place``, or of the one that
     `default_files` finds.
 
-    ``names`` are those of all commands. Raises UsageError for a file that says what no command
-    understands.
+    ``names`` are those of all commands. Raises UsageError for a file with a setting that no command
+    has.
     """
     path = Path(place) if place else next((one for one in default_files() if one.is_file()), None)
     if path is None:
@@ -61,7 +63,7 @@ def read_defaults(
 
 
 def default_files() -> Iterator[Path]:
-    """Yield where the file may be: in this folder, in the user's folder of settings."""
+    """Yield the places where the file may be: this folder, and the user's folder of settings."""
     import platformdirs
 
     yield Path(FILE_NAME)
@@ -69,7 +71,7 @@ def default_files() -> Iterator[Path]:
 
 
 def source_of(context: click.Context, parameter: click.Parameter) -> str:
-    """Return where the value of an option comes from, empty if it was typed."""
+    """Return where the value of an option comes from; empty if it comes from the command line."""
     source = context.get_parameter_source(parameter.name or "")
     if source is click.core.ParameterSource.ENVIRONMENT:
         names = parameter.envvar or ""
@@ -133,7 +135,7 @@ def _defaults(
 
 
 def _value(path: Path, names: tuple[str, ...], option: click.Option, value: Any) -> Any:
-    """Return a value for click. Raises UsageError for one that no option takes."""
+    """Return a value for click. Raises UsageError for one that no option accepts."""
     where = f"{path}: {'.'.join(names)}"
     if option.is_flag and not isinstance(value, bool):
         raise UsageError(f"{where} is true or false, not {value!r}")

@@ -12,7 +12,7 @@ from autogemm.support.files import beginning, write_atomically, write_chunks_ato
 def write_output(path: str, content: bytes, *, force: bool, ours: str | None = None) -> None:
     """Write to a file, whole or not at all; ``-`` is standard output.
 
-    A file that is there is replaced if it begins with ``ours`` or ``force`` is given. Raises
+    An existing file is replaced if it begins with ``ours`` or ``force`` is given. Raises
     UsageError for a place where no file can or should be written, ExportError when writing fails.
     """
     if path == "-":
@@ -32,7 +32,7 @@ def require_output(path: str, *, force: bool, ours: str | None = None) -> None:
 def write_output_pieces(
     path: str, pieces: Iterable[bytes], *, force: bool, ours: bytes | None = None
 ) -> None:
-    """Write as `write_output` does, piece by piece; gzip'd for a name in .gz."""
+    """Write as `write_output` does, in parts; compressed for a name that ends in .gz."""
     if path == "-":
         _print(pieces)
         return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import logging
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-# What is printed on stderr anyway: for the file alone.
+# Already printed on stderr, so only the file gets it.
 _PRINTED = "autogemm.printed"
 _handlers: list["logging.Handler"] = []
 
@@ -82,7 +82,7 @@ def _start(context: click.Context, handler: "logging.Handler", level: int) -> No
         handler.close()
         _handlers.remove(handler)
 
-    # The outermost one: an error is written before.
+    # The outermost call; the error has been written by then.
     context.find_root().call_on_close(stop)
     words = " ".join(masked(word) for word in sys.argv[1:])
     python = sys.version.partition(" ")[0]

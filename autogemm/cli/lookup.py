@@ -34,7 +34,8 @@ def device_facts(gpu: str) -> Device:
 
 
 def config_from(options: ConfigOptions) -> tuple[Family, Config]:
-    """Return the config that the options name, and its family. Raises UsageError if none is."""
+    """Return the config that the options name, and its family. Raises UsageError if they name
+    none."""
     named = (options.rung, options.seed_index, options.config_json)
     if sum(one is not None for one in named) > 1:
         raise UsageError("--rung, --seed-index and --config exclude each other: choose one")
@@ -95,12 +96,13 @@ def _fixed_values(family: Family, fix: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _checked_config(family: Family, values: dict[str, Any]) -> Config:
-    """Return the config in the family's order. Raises a UsageError that names all its faults."""
+    """Return the config in the family's order. Raises a UsageError that lists everything that is
+    wrong."""
     names = [parameter.name for parameter in family.parameters]
     wrong = [f"unknown {name}" for name in values if name not in names]
     for parameter in family.parameters:
         value: Any = values.get(parameter.name)
-        # JSON's true is no 1, and its 128.0 no 128.
+        # In JSON, true is not 1, and 128.0 is not 128.
         if type(value) not in (int, str) or not parameter.allows(value):
             allowed = ", ".join(parameter.texts)
             found = "is missing" if value is None else f"cannot be {value!r}"

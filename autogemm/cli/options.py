@@ -15,6 +15,7 @@ from autogemm.cli.output import listing_options
 from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Provenance, Status
 from autogemm.store import BestQuery
@@ -33,14 +34,14 @@ MAX_NUMBER = 2**31 - 1
 # A seed has the 63 bits that a database keeps.
 MAX_SEED = 2**63 - 1
 
-# In place of a benchmark's number: the newest.
+# Stands for the newest benchmark instead of a number.
 LAST = "last"
 # A benchmark by its number, LAST, or the file of a listing.
 BenchName = int | str | Path
 
 
 def grouped(keyword: str, kind: type[Any], *options: Callable[[Command], Command]) -> Command:
-    """Return a decorator that adds ``options`` and hands the command one value of ``kind``.
+    """Return a decorator that adds ``options`` and passes the command one value of ``kind``.
 
     ``kind`` is a dataclass; the command gets one made from the options that are its fields as
     ``keyword``, and the others as they are.
@@ -74,6 +75,7 @@ class MatrixOptions:
     beta: float
     epilogue: str
     batch: str
+    groups: str
 
     def problem(self, size: str, layout: Layout | None = None) -> Problem:
         """Return the problem of that size. Raises UsageError for values that are not allowed."""
@@ -87,6 +89,7 @@ class MatrixOptions:
             *(self.alpha, self.beta),
             Epilogue.parse(self.epilogue),
             Batch.parse(self.batch),
+            Groups.parse(self.groups),
         )
 
 
@@ -150,6 +153,15 @@ batch_option = click.option(
     "(64 rows_a=0: all share A). Default: one.",
 )
 
+# ``--groups SPREAD``, a text ``groups``, empty for none.
+groups_option = click.option(
+    "--groups",
+    metavar="SPREAD",
+    default="",
+    help="Groups of rows, each with a B of its own, and how rows are spread over them: 8 uniform, "
+    "128 zipf=1.1 seed=3, or the rows of each (4,0,17,128). Default: none.",
+)
+
 MATRIX_OPTIONS = (
     choice_option(
         "--layout",
@@ -166,6 +178,7 @@ MATRIX_OPTIONS = (
     click.option("--beta", default=0.0, show_default=True, help="Factor of the old C."),
     epilogue_option,
     batch_option,
+    groups_option,
 )
 
 
@@ -189,7 +202,7 @@ def count_option(
 
 
 def off_option(name: str, help: str) -> Command:
-    """Return a flag such as ``--no-prune``, passed on as ``prune``: False where it is typed."""
+    """Return a flag such as ``--no-prune``, passed on as ``prune``: False where it is given."""
     keyword = name.removeprefix("--no-").replace("-", "_")
     return click.option(
         *(name, keyword), is_flag=True, callback=lambda context, parameter, off: not off, help=help
@@ -258,7 +271,7 @@ class ConfigOptions:
 
     @property
     def is_given(self) -> bool:
-        """Whether any of them names a config, more than a family."""
+        """Whether any of them names a config rather than only a family."""
         named = (self.rung, self.seed_index, self.config_json)
         return bool(self.fix) or any(one is not None for one in named)
 
@@ -304,7 +317,7 @@ db_option = click.option(
 
 
 def is_typed(option: str) -> bool:
-    """Return whether an option was typed: it has no value from the environment or by default."""
+    """Return whether an option was typed, rather than set by the environment or by default."""
     given = click.get_current_context().get_parameter_source(option)
     return given is click.core.ParameterSource.COMMANDLINE
 
@@ -367,6 +380,7 @@ filter_options = grouped(
     click.option("--dtype", type=click.Choice(DTYPES), help="Element type."),
     click.option("--epilogue", metavar="EXPRESSION", help="Epilogue, or none."),
     click.option("--batch", metavar="COUNT", help="Number of products; 1 is no batch."),
+    click.option("--groups", metavar="COUNT", help="Number of groups, their spread, or none."),
     click.option("--family", metavar="NAME", help="Kernel family."),
     click.option("--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Only this run."),
     choice_option(

@@ -1,5 +1,5 @@
-"""What commands print: prose that is folded on a terminal, and listings in three forms, an aligned
-table for people, ``--json`` and ``--csv`` for scripts.
+"""The output of commands: prose that is folded on a terminal, and listings in three forms, an
+aligned table for people, ``--json`` and ``--csv`` for scripts.
 """
 
 import csv

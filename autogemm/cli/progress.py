@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from autogemm.cli.prose import say
 
 Item = TypeVar("Item")
-# Lines in place of a bar: one a tenth of the work, none within so many seconds of the last or of
-# the beginning.
+# Lines in place of a bar: one per tenth of the work, but none within so many seconds of the last
+# one or of the beginning.
 PLAIN_LINES = 10
 PLAIN_EVERY_S = 2.0
 # Redraws a second: enough to look alive, too little to take time from the work.
@@ -53,7 +53,7 @@ def time_left(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Meter:
-    """How far a work of ``total`` items got, and its wording."""
+    """Progress through ``total`` items, and its wording."""
 
     total: int
     what: str
@@ -78,7 +78,7 @@ class Meter:
 
 @contextmanager
 def metered(total: int, what: str, *, quiet: bool = False) -> Iterator[Callable[[int, str], None]]:
-    """Yield a function that is told how many of ``total`` are done, and a note, and shows it."""
+    """Yield a function that takes how many of ``total`` are done, and a note, and shows both."""
     console, meter = Console(stderr=True), Meter(total, what)
     if quiet or not total:
         yield lambda done, note: None

@@ -42,7 +42,7 @@ Columns = tuple[str, ...]
 
 # For people: `problem` also names what is not the default, such as beta=1.
 SHORT_PLACE: Columns = ("gpu", "problem", "provenance")
-# Besides layout and dtype, which stand with the place.
+# Layout and dtype are shown with the place.
 PROBLEM: Columns = tuple(name for name in PROBLEM_FIELDS if name not in PLACE)
 _WHERE: Paths = {**PLACE, "problem": "problem.label", **under("problem", PROBLEM)}
 _ENVIRONMENT = under("environment", ENVIRONMENT)
@@ -53,7 +53,7 @@ BEST_TABLE: Columns = (
     *("family", "kernel_id", "run_id", "measured_at"),
 )
 # Without --wide.
-BEST_SHORT: Columns = ("gpu", "problem", "provenance", "time_us", "ratio", "kernel_id")
+BEST_SHORT: Columns = ("gpu", "problem", "provenance", "time_us", "ratio", "against_baseline")
 BEST: Columns = (
     *(*PLACE, *PROBLEM, "l2", "fill", *SPEED, *RATIO, "ratio_of_medians", "against_baseline"),
     *("baseline", "energy_mj", "baseline_energy_mj", *SUSTAINED),
@@ -104,7 +104,7 @@ ENTRY: Columns = (
     *("family", "config", "kernel_sha256"),
 )
 
-# A contestant's name is its config; the baseline has no other.
+# A contestant is named by its config; the baseline has only its name.
 ENTRY_TABLE: Columns = (
     *(
         "place",
@@ -253,7 +253,7 @@ def for_people(row: FlatRow) -> FlatRow:
 
 def for_table(row: FlatRow) -> FlatRow:
     """Return the row as for_people, with the GPU's short name, and with a reason (perhaps a
-    compiler's log) cut to a line.
+    compiler's log) shortened to a line.
     """
     readable = for_people(row)
     if row.get("gpu"):
@@ -264,7 +264,7 @@ def for_table(row: FlatRow) -> FlatRow:
 
 
 def for_json(row: FlatRow) -> FlatRow:
-    """Return plain JSON types; an infinite error becomes null, which is all that JSON has."""
+    """Return plain JSON types; an infinite error becomes null, as JSON has no infinity."""
     return {name: _for_json(value) for name, value in row.items()}
 
 
@@ -337,7 +337,7 @@ def print_rows_as(
 def print_readable(
     rows: Sequence[FlatRow], columns: Columns, title: str | None = None, *, short: Columns = ()
 ) -> None:
-    """Print a table for people; values that all configs share stand once, below it."""
+    """Print a table for people; values that all configs share are printed once, below it."""
     configs = [row["config"] for row in rows if row.get("config") is not None]
     shared = shared_values(configs) if "config" in columns else {}
     shown = [for_table(row) for row in rows]

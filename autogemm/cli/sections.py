@@ -1,4 +1,4 @@
-"""Help in an order that helps: options in sections such as Problem and Output, commands by use."""
+"""Help with options in sections such as Problem and Output, and commands in the order of use."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ class InOrderOfUse(click.Group):
 class SectionedCommand(click.Command):
     """A command whose help shows its options in sections.
 
-    ``sections`` names options by their longest name, in order; what no section names comes last.
+    ``sections`` names options by their longest name, in order; options in no section come last.
     """
 
     sections: Mapping[str, Sequence[str]] = {}

@@ -21,9 +21,9 @@ Row = Mapping[str, Any]
 
 # Between two columns.
 _GAP = "  "
-# Digits stand in groups from here on.
+# From here on digits are grouped.
 GROUPED = 10_000
-# Numbers that name something and count nothing.
+# Columns of numbers that are identifiers, not counts.
 _NAMES = ("_id", "run", "trial", "number", "seed", "driver")
 _WIDE = "autogemm.wide"
 
@@ -41,7 +41,7 @@ _TONES = {"FAST": "green", "faster": "green", "SLOW": "red", "slower": "red", "f
 
 
 def remember_wide(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """Keep for `print_table` that ``--wide`` was given."""
+    """Store for `print_table` that ``--wide`` was given."""
     if value:
         context.meta[_WIDE] = True
 
@@ -64,7 +64,7 @@ def print_table(
 
     ``short`` names the columns that are shown without ``--wide``; empty means all. A column without
     a value is left out unless ``keep_empty``. Where the terminal is too narrow, cells are folded
-    between words. Where that is not enough, each row becomes a few lines of its own. Neither
+    between words. Where that is not enough, each row is printed as lines of name and value. Neither
     happens in pipes and logs.
     """
     filled = [name for name in columns if keep_empty or _has_value(rows, name)]
@@ -107,9 +107,7 @@ def _print_cells(rows: Sequence[Row], columns: Sequence[str]) -> None:
 
 
 def cell(name: str, value: object) -> str:
-    """Return a cell for people: digits of large numbers in groups, unless they name something;
-    ratios with three digits.
-    """
+    """Return a cell for people: large counts with grouped digits, ratios with three digits."""
     if name in _RATIOS and name not in _PERCENT and isinstance(value, float):
         return f"{value:.3f}"
     if isinstance(value, bool) or not isinstance(value, int | float) or name.endswith(_NAMES):
@@ -120,7 +118,8 @@ def cell(name: str, value: object) -> str:
 
 
 def _tone(name: str, row: Row) -> str | None:
-    """Return the colour of a cell: green where it is shown to be better than 1, red where worse."""
+    """Return the colour of a cell: green where it is significantly better than 1, red where
+    worse."""
     value = row.get(name)
     if name not in _RATIOS:
         return _TONES.get(value) if isinstance(value, str) else None
@@ -156,7 +155,7 @@ def _broadest(cells: Iterable[str], separator: str | None) -> int:
 
 
 def _between(least: Sequence[int], widths: Sequence[int], there: int) -> list[int]:
-    """Return widths with a sum of at most ``there``; small wants are met first."""
+    """Return widths with a sum of at most ``there``; narrow columns are satisfied first."""
     found, spare = list(least), there - sum(least)
     wanting = sorted(range(len(least)), key=lambda place: widths[place] - least[place])
     for number, place in enumerate(wanting):

@@ -1,4 +1,4 @@
-"""Hands problems to workers, keeps what comes back, and goes on where a worker does not."""
+"""Hands problems to workers, stores their results, and survives the loss of a worker."""
 
 import tempfile
 import time
@@ -26,7 +26,7 @@ from autogemm.tuning import Event, Sweep, Swept, TuneRequest, known_row
 if TYPE_CHECKING:
     from autogemm.cluster.crew import Crew
 
-# How often workers are counted, and Ctrl-C is looked for.
+# How often workers are counted, and Ctrl-C is checked.
 TICK_S = 0.25
 # How long searches may take to end after Ctrl-C: a candidate, or finals that have begun.
 END_S = 30.0
@@ -40,9 +40,9 @@ MOST_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Hears of a sweep. ``on_event`` is called from another thread, with the name of the worker;
-    ``on_swept`` with a problem that is done, by which worker (empty: known before), and how many
-    are.
+    """Listens to the events of a sweep. ``on_event`` is called from another thread, with the name
+    of the worker; ``on_swept`` with a problem that is done, by which worker (empty: known before),
+    and how many are.
     """
 
     on_event: Callable[[str, Problem, Event], None]
@@ -59,10 +59,11 @@ def tune_over(
 ) -> Spread:
     """Tune each request on one of the workers, the longest first, and store all in one database.
 
-    A SQLite database, ``db``, is written by this process alone; workers write to a server's
-    themselves. A request with a result in the place of one of the workers is not tuned again. A
-    problem whose worker dies goes to another one. Ctrl-C ends all searches; a second one, or what
-    does not end in time, the workers. Without workers it ends early and says so.
+    Only this process writes to a SQLite database ``db``; workers write to a database server
+    themselves. A request that already has a result on the GPU model of one of the workers is not
+    tuned again. A problem whose worker dies goes to another one. Ctrl-C ends all searches; the
+    workers are ended by a second one, or if they take too long. Without workers the sweep ends
+    early with a failure.
 
     Raises ClusterError without Dask, without a scheduler, or if no worker can work at all, and what
     `autogemm.targets.several_gpus` raises.
@@ -91,7 +92,7 @@ def tune_over(
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """The session, and where its workers write."""
+    """The session, and the place where its workers write."""
 
     session: str
     database: str | None
@@ -111,7 +112,7 @@ class _Parts:
 
 @dataclass(slots=True)
 class _State:
-    """The problems by their numbers, which are their places in what was asked for."""
+    """The problems by their numbers, which are their positions in the request."""
 
     waiting: deque[int] = field(default_factory=deque)
     running: dict[Any, int] = field(default_factory=dict)
@@ -137,7 +138,7 @@ class _Coordinator:
         self._alone_since: float | None = None
 
     def run(self) -> Spread:
-        """Hand out all, and wait for what comes."""
+        """Hand out all problems, and wait for their results."""
         state, failure = self._state, ""
         self._crew.listen(self._on_event)
         self._meet_workers()
@@ -162,7 +163,7 @@ class _Coordinator:
         return Spread(Sweep(swept, state.interrupted), places, failure)
 
     def _work(self, is_stopped: Callable[[], bool]) -> None:
-        """Until nothing is left, or Ctrl-C came and the searches have ended."""
+        """Run until nothing is left, or until the searches have ended after Ctrl-C."""
         state = self._state
         ends_at: float | None = None
         self._look()
@@ -193,7 +194,7 @@ class _Coordinator:
             return None
 
     def _meet_workers(self) -> None:
-        """Send away those that cannot work. Raises ClusterError if none is left."""
+        """Dismiss workers that cannot work. Raises ClusterError if none is left."""
         deadline = time.monotonic() + self._patience_s
         while not (found := self._crew.places()):
             if time.monotonic() > deadline:
@@ -215,7 +216,7 @@ class _Coordinator:
         return self._requests[number].problem.flops
 
     def _is_known(self, number: int) -> bool:
-        """Whether the problem has a result already, which is told."""
+        """Whether the problem has a result already, which is then reported."""
         request = self._requests[number]
         if request.fresh:
             return False
@@ -239,7 +240,7 @@ class _Coordinator:
             raise ClusterError("all workers are gone")
 
     def _hand_out(self) -> None:
-        """Give each worker a problem, and the next one, so that its GPU waits for nothing."""
+        """Give each worker a problem and the next one, so that its GPU is never idle."""
         state = self._state
         while state.waiting and len(state.running) < AHEAD * self._num_workers:
             number = state.waiting.popleft()
@@ -268,7 +269,7 @@ class _Coordinator:
         return history_of(self._store, request, self._decided, list(dict.fromkeys(devices)))
 
     def _judge(self, done: Done) -> None:
-        """Give up a worker that fails always, and hand a problem that failed to another one."""
+        """Give up a worker that always fails, and hand a problem that failed to another one."""
         state = self._state
         if not done.error:
             state.strikes[done.worker] = 0
@@ -294,7 +295,7 @@ class _Coordinator:
             raise ClusterError(f"no worker is left, the last one gave up: {why}")
 
     def _keep(self, done: Done, swept: Swept) -> None:
-        """Store what a worker found, and tell it."""
+        """Store a worker's result, and report it to the listener."""
         if done.file and swept.run_id is not None:
             swept = replace(swept, run_id=self._taken(done, swept.run_id))
         if swept.run_id is not None and swept.finals is not None:

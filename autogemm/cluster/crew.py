@@ -1,4 +1,4 @@
-"""The workers and their scheduler: the only module that asks Dask for anything."""
+"""The workers and their scheduler: the only module that calls Dask."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ from autogemm.targets import several_gpus
 # How long a running scheduler is waited for.
 CONNECT_S = 20.0
 CLOSE_S = 10.0
-# Nothing outside this machine reaches workers that are started here.
+# Workers that are started here cannot be reached from other machines.
 HOST = "127.0.0.1"
 # Processes that start others may not be daemons in the sense of multiprocessing. A worker that
 # works is given one problem at a time: the next one goes to the first worker that is free.
@@ -35,7 +35,7 @@ SETTINGS = {
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.logging": {"distributed": "critical"},
 }
-# What Dask raises when the scheduler is not there.
+# Errors that Dask raises when the scheduler is not there.
 _GONE = (OSError, TimeoutError)
 
 
@@ -48,7 +48,8 @@ class Crew:
         self._retired: set[str] = set()
 
     def listen(self, on_event: Callable[[str, int, Any], None]) -> None:
-        """Have each event told: worker, number of the problem, event. From another thread."""
+        """Report each event: worker, number of the problem, event. It is called from another
+        thread."""
 
         def on_message(told: tuple[float, dict[str, Any]]) -> None:
             about = told[1]
@@ -57,13 +58,13 @@ class Crew:
         self._client.subscribe_topic(self._session, on_message)
 
     def names(self) -> dict[str, str]:
-        """The names of the workers that are there and were not sent away, by address."""
+        """The names of the workers that are present and were not dismissed, by address."""
         found = self._asked(self._client.scheduler_info)["workers"]
         names = {address: str(one["name"]) for address, one in found.items()}
         return {address: name for address, name in names.items() if name not in self._retired}
 
     def places(self) -> dict[str, Place | str]:
-        """By name the place of each worker that is there now, or why it cannot work."""
+        """The place of each worker that is present now, or why it cannot work, by name."""
         names = self.names()
         found = self._asked(
             self._client.run, remote.describe, workers=list(names), on_error="return"
@@ -103,7 +104,7 @@ class Crew:
         return found
 
     def send_away(self, name: str) -> None:
-        """Use this worker no more."""
+        """Stop using this worker."""
         addresses = [address for address, own in self.names().items() if own == name]
         self._retired.add(name)
         if addresses:
@@ -114,7 +115,7 @@ class Crew:
         self._asked(self._client.run, remote.press_ctrl_c, self._session, on_error="ignore")
 
     def forget(self) -> None:
-        """Have workers delete what they hold of this session, if they can be reached."""
+        """Have workers delete their files of this session, if they can be reached."""
         with suppress(ClusterError):
             self._asked(self._client.run, remote.forget, self._session, on_error="ignore")
 
@@ -201,7 +202,7 @@ def _local(gpus: Sequence[int]) -> Iterator[Any]:
             with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
                 yield client
         finally:
-            # Where a worker that died was just being started again, Dask waits for it in vain.
+            # If a worker that died is being restarted, Dask waits for it in vain.
             with suppress(TimeoutError):
                 cluster.close(CLOSE_S)
             for process in set(active_children()) - before:
@@ -219,10 +220,10 @@ def shared_cores(count: int) -> list[tuple[int, ...]]:
 
 @contextmanager
 def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Threads and processes that are started meanwhile never see Ctrl-C, which a terminal sends to
-    all of them: it is this process's to answer.
+    """Threads and processes that are started meanwhile ignore Ctrl-C, which a terminal sends to all
+    of them; this process handles it.
     """
-    # Starting this helper of multiprocessing would open the ears again.
+    # Starting this helper of multiprocessing would unblock the signal again.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -8,7 +8,7 @@ from autogemm.store import BestQuery, Store, open_store
 
 
 def copy_blank(path: Path) -> None:
-    """Make an empty database, as a copy of one in its folder: migrations take longer."""
+    """Create an empty database by copying one in its folder, which is faster than migrations."""
     blank = path.with_name("blank")
     if not blank.exists():
         made = path.with_name(f"blank-{uuid.uuid4().hex}")
@@ -20,7 +20,8 @@ def copy_blank(path: Path) -> None:
 def take_over(store: Store, path: Path) -> None:
     """Bring the runs of such a file that have trials into a database, and delete it.
 
-    The others are results of other problems, which the coordinator put there. Raises StoreError.
+    Runs without trials are results of other problems, which the coordinator put there. Raises
+    StoreError.
     """
     with open_store(str(path), create=False) as source:
         for line in reversed(source.runs()):

@@ -1,4 +1,5 @@
-"""What a worker without the database begins with, and what comes back from those that died."""
+"""The history that a worker without the database starts from, and recovery of files of workers that
+died."""
 
 import fcntl
 import os
@@ -26,8 +27,8 @@ _LOCK = "lock"
 def history_of(
     store: Store, request: TuneRequest, decided: Sequence[DecidedRow], devices: Sequence[Device]
 ) -> tuple[Copy, ...]:
-    """Return the runs of the problem, to be gone on with, and the results nearest to it, without
-    their trials; in the order of their numbers, which a warm start goes by.
+    """Return the runs of the problem, which are continued, and the results nearest to it, without
+    their trials; in the order of their numbers, on which a warm start relies.
     """
     problem = request.problem
     query = BestQuery(
@@ -64,10 +65,10 @@ def _result(row: DecidedRow) -> Iterator[Copy]:
 
 @contextmanager
 def parts_folder(database: Path, session: str) -> Iterator[Path]:
-    """Yield a folder beside a database, for what workers of this machine write.
+    """Yield a folder beside a database, for the files of workers on this machine.
 
-    It is this process's as long as it lives. What lies there at the end, or was left by a process
-    that was killed, is brought into the database by `recovered`.
+    It belongs to this process until the process ends. Files that are there at the end, or were left
+    by a process that was killed, are imported by `recovered`.
     """
     folder = database.with_name(database.name + PARTS) / session
     folder.mkdir(parents=True)
@@ -80,7 +81,7 @@ def parts_folder(database: Path, session: str) -> Iterator[Path]:
 
 
 def recovered(store: Store, database: Path) -> int:
-    """Bring what workers left beside a database into it; how many runs went on there."""
+    """Import the files that workers left beside a database; return how many runs gained trials."""
     count = 0
     parts = database.with_name(database.name + PARTS)
     for folder in sorted(parts.glob("*")) if parts.is_dir() else ():

@@ -23,9 +23,9 @@ class Place:
 class Work:
     """One problem for one worker.
 
-    With ``database``, a server's URL, the worker reads and writes that one. Without, it has a file
+    With ``database``, a server's URL, the worker reads and writes that one. Otherwise it has a file
     of its own in ``folder`` (None: in the temporary folder of its machine), which begins with
-    ``history``: what the coordinator's database holds of the problem, and of problems like it.
+    ``history``: the results in the coordinator's database for the problem and for similar ones.
     """
 
     session: str
@@ -38,11 +38,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a problem ended at a worker, or the ``error`` that lies with the worker; neither where
-    Ctrl-C came before it was begun.
+    """How a problem ended on a worker, or the worker's own ``error``; neither if Ctrl-C came before
+    it began.
 
     Without a server's database the run is in ``file``, in the folder of the work; ``content`` is
-    what the file holds, where the coordinator cannot read it.
+    the content of the file where the coordinator cannot read it.
     """
 
     number: int
@@ -56,8 +56,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A sweep over several GPUs as far as it got. ``failure`` says in one line why it ended before
-    its end, empty if it did not.
+    """A sweep over several GPUs as far as it got. ``failure`` says in one line why it ended early;
+    empty if it did not.
     """
 
     sweep: Sweep

@@ -1,4 +1,4 @@
-"""Which workers are asked for: processes for GPUs of this machine, or those of a scheduler."""
+"""The requested workers: processes for GPUs of this machine, or those of a scheduler."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,10 +36,10 @@ class ClusterRequest:
 
     @property
     def is_running(self) -> bool:
-        """Whether the workers are there already."""
+        """Whether the workers exist already."""
         return self.scheduler is not None or self.scheduler_file is not None
 
     @property
     def is_wanted(self) -> bool:
-        """Whether several workers are asked for at all."""
+        """Whether several workers are requested at all."""
         return self.is_running or names_several(self.gpu)

@@ -1,4 +1,4 @@
-"""What runs in a worker process: one problem after the other, on one GPU."""
+"""The code of a worker process, which tunes one problem after the other on one GPU."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ from autogemm.tuning import Event, Sweeper, TrialDone, environment_of, open_targ
 # Set for worker processes of this machine: the GPU's number, and cores as 0,1,2.
 GPU_VARIABLE = "AUTOGEMM_WORKER_GPU"
 CORES_VARIABLE = "AUTOGEMM_WORKER_CORES"
-# Seconds between two trials that are told.
+# Seconds between two trials that are reported.
 TELL_EVERY_S = 0.5
 
 
@@ -60,13 +60,13 @@ def press_ctrl_c(session: str) -> None:
 
 
 def forget(session: str) -> None:
-    """Delete what this machine holds of a session that is over."""
+    """Delete the files on this machine of a session that is over."""
     _pressed.pop(session, None)
     shutil.rmtree(_own_folder(session), ignore_errors=True)
 
 
 def tune_one(packed: bytes) -> Done:
-    """Tune the problem of a pickled `Work`. What is wrong with this worker is in the answer."""
+    """Tune the problem of a pickled `Work`. Errors of this worker itself are in the answer."""
     with _at_work:
         return _answer(pickle.loads(packed))
 
@@ -158,7 +158,7 @@ def _opened() -> _Gpu:
             if cores := os.environ.get(CORES_VARIABLE):
                 _stay_on([int(core) for core in cores.split(",")])
             with ExitStack() as stack:
-                # Nothing is said of an attached GPU, and no recording stands in for one.
+                # No notice names the attached GPU, and no recording replaces a missing one.
                 gpu = os.environ.get(GPU_VARIABLE, "auto")
                 chosen, compiler = open_target(stack, gpu, (), True, notify=lambda notice: None)
                 target = chosen.target

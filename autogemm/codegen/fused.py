@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.epilogue import EpilogueInput, Gate
-from autogemm.model.formula import HALVES, INTERLEAVED, Read, number_text, written
+from autogemm.model.formula import HALVES, INTERLEAVED, Node, Read, number_text, written
 from autogemm.model.problem import Problem
 from autogemm.space import EPILOGUE_PREFIX, epilogue_rules
 from autogemm.support.templating import WIDTH, environment
@@ -20,7 +20,7 @@ _IN_KERNEL = {"acc": "accum", "c": "old_c", "alpha": "with.alpha", "beta": "with
 class FusedInput:
     """An input: its name, the kernel's argument, its C++ type there, its index in C++, and the
     function that makes a float of an element (empty: none is needed). ``format_code`` is that of
-    its type, ``value`` what stands for one value where kernels are verified.
+    its type; ``value`` replaces a single value where kernels are verified.
     """
 
     name: str
@@ -35,11 +35,28 @@ class FusedInput:
 
 
 @dataclass(frozen=True, slots=True)
+class FusedOutput:
+    """The second output: its name, its formula, the kernel's argument, its C++ type there and its
+    expression in C++, and the function that makes an element of a float (empty: none is needed).
+    """
+
+    name: str
+    label: str
+    text: str
+    argument: str
+    c_type: str
+    format_code: int
+    expression: str
+    conversion: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fused:
-    """An epilogue that is not that of the plain GEMM."""
+    """An epilogue that is not that of the plain GEMM. ``text`` is the formula of C, and types."""
 
     text: str
     expression: str
+    output: FusedOutput | None
     inputs: tuple[FusedInput, ...]
     functions: tuple[str, ...]
     conversions: tuple[str, ...]
@@ -50,13 +67,13 @@ class Fused:
     reads_beta: bool
     reads_c: bool
     has_matrix: bool
-    """Whether an input has a row for each row of C."""
+    """Whether an input or the second output has a row for each row of C."""
     fields: tuple[str, ...]
     """The kernel's arguments of which the struct is made, in order."""
 
     @property
     def gated(self) -> bool:
-        """Whether two columns of the product make one of C."""
+        """Whether two columns of the product yield one of C."""
         return self.gate != Gate.NONE
 
 
@@ -70,20 +87,15 @@ def fused_of(problem: Problem) -> Fused | None:
         _input(one, problem.dtype, rule.neutral)
         for one, rule in zip(epilogue.inputs, rules, strict=True)
     )
-    has_matrix = any(one.axes == "m, n" for one in epilogue.inputs)
+    has_matrix = any(one.axes == "m, n" for one in epilogue.arrays)
+    output = _output(problem)
+    written_to = () if output is None else (output.argument,)
     emitted = {one.conversion for one in inputs if one.conversion.startswith("input_from_")}
     factors = [name for name in ("alpha", "beta") if epilogue.reads(name)]
     return Fused(
-        text=epilogue.text,
-        expression="\n".join(
-            textwrap.wrap(
-                cpp_text(problem),
-                WIDTH - len("    return ;"),
-                subsequent_indent=" " * len("    return "),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        ),
+        text=epilogue.text.removeprefix("" if output is None else f"{output.text}; "),
+        expression=_wrapped(cpp_text(problem, epilogue.root), "    return "),
+        output=output,
         inputs=inputs,
         functions=tuple(sorted(epilogue.functions - OF_CPP.keys())),
         conversions=tuple(sorted(name.removeprefix("input_from_") for name in emitted)),
@@ -92,22 +104,43 @@ def fused_of(problem: Problem) -> Fused | None:
         reads_beta=epilogue.reads("beta"),
         reads_c=epilogue.reads("c"),
         has_matrix=has_matrix,
-        fields=(*factors, *(one.argument for one in inputs), *(["N"] if has_matrix else [])),
+        fields=(
+            *factors,
+            *(one.argument for one in inputs),
+            *written_to,
+            *(["N"] if has_matrix else []),
+        ),
     )
 
 
-def cpp_text(problem: Problem) -> str:
-    """The expression in C++, which floats and bounded numbers alike can be put into."""
+def _wrapped(text: str, before: str) -> str:
+    """A C++ expression in lines, those behind the first as far in as ``before`` is long."""
+    return "\n".join(
+        textwrap.wrap(
+            text,
+            WIDTH - len(f"{before};"),
+            subsequent_indent=" " * len(before),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
+
+
+def cpp_text(problem: Problem, root: Node) -> str:
+    """A tree of its epilogue in C++, which accepts both floats and bounded numbers."""
+    output = problem.epilogue.output
 
     def read(one: Read) -> str:
         if one.axes in (HALVES[1], INTERLEAVED[1]):
             return "second"
         if one.name in _IN_KERNEL:
             return _IN_KERNEL[one.name]
+        if output is not None and one.name == output.name:
+            return one.name
         return one.name if one.axes else f"with.{one.name}"
 
     return written(
-        problem.epilogue.root,
+        root,
         number=_float_literal,
         read=read,
         function=lambda name: OF_CPP.get(name, name),
@@ -137,8 +170,27 @@ def _input(one: EpilogueInput, dtype: DType, value: float) -> FusedInput:
     )
 
 
+def _output(problem: Problem) -> FusedOutput | None:
+    """The second output, where there is one."""
+    epilogue = problem.epilogue
+    if epilogue.output is None:
+        return None
+    one, root = epilogue.output, epilogue.output_root
+    element = one.element(problem.dtype)
+    return FusedOutput(
+        name=one.name,
+        label=one.label,
+        text=f"{one.label} = {written(root)}",
+        argument=EPILOGUE_PREFIX + one.name,
+        c_type=element.c_name,
+        format_code=element.format_code,
+        expression=_wrapped(cpp_text(problem, root), f"    const float {one.name} = "),
+        conversion="" if element is Element.F32 else f"{element}_from_float",
+    )
+
+
 def worker_text(problem: Problem) -> str:
-    """Kernels that check and imitate the problem's epilogue on a GPU, to stand behind verify.cu."""
+    """Kernels that check and imitate the problem's epilogue on a GPU; they follow verify.cu."""
     context = {
         "fused": fused_of(problem),
         "dtype_c": problem.dtype.c.label,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from autogemm.codegen.fused import fused_of
+from autogemm.codegen.fused import Fused, fused_of
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
@@ -10,22 +10,29 @@ from autogemm.space import Family, derive_values, signature_of
 from autogemm.support.errors import FamilyError
 from autogemm.support.templating import environment, rendered
 
-# What a kernel template may read. Sizes are not among them: kernels take M, N and K at run time,
-# so one text serves all problems that need the same guards and vector widths.
+# Names that a kernel template may read. Sizes are not among them: kernels take M, N and K at run
+# time, so one text serves all problems that need the same guards and vector widths.
 CONTEXT_NAMES = frozenset(
     {
         *("family", "config", "derived", "layout", "trans_a", "trans_b"),
         *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature", "fused"),
-        "batched",
+        *("batched", "grouped"),
     }
 )
 
 
-# What stands before the formula of a kernel that makes several products.
+# Prefix of the formula of a kernel that computes several products.
 _BATCH = """\
 // A batch of such products in one launch. The next one's matrices begin batch_rows_a rows of A,
 // batch_rows_b of B and batch_rows_c of C, as stored, behind those of the one before; 0: all share
 // the operand.
+//
+"""
+# As it, where rows belong to groups.
+_GROUPS = """\
+// Rows of A and C belong to groups: offsets[g] is the first of group g, offsets[g + 1] the one
+// behind its last. Each group has a B of its own, one behind the other. Rows of no group are left
+// as they are.
 //
 """
 
@@ -33,8 +40,8 @@ _BATCH = """\
 def template_context(family: Family, config: Config, problem: Problem) -> dict[str, object]:
     """The values that a kernel template may read, by name (CONTEXT_NAMES).
 
-    They become text of a kernel, which is compiled and run, and a config may come from anywhere: it
-    has values that the family declares and no others. Raises UsageError.
+    The values become text of a kernel that is compiled and run, and a config may come from
+    anywhere, so only values that the family declares are accepted. Raises UsageError.
     """
     config = family.declared(config)
     return {
@@ -51,6 +58,7 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
         "signature": signature_of(family, config, problem),
         "fused": fused_of(problem),
         "batched": not problem.batch.is_one,
+        "grouped": not problem.groups.is_none,
     }
 
 
@@ -66,20 +74,32 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
             f"{family.name} was recorded elsewhere, without its source: there is nothing to render"
         )
     context = template_context(family, config, problem)
-    # What was read is known once it is rendered.
+    # The names that were read are known after rendering.
     text = rendered(path, context)
-    of_batch = "" if problem.batch.is_one else _BATCH
-    text = _provenance(family, context) + of_batch + text
+    text = _provenance(family, context) + _introduction(problem) + text
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
-    if not problem.epilogue.is_plain and f"= {problem.epilogue} " not in _as_one_line(text):
+    if (fused := fused_of(problem)) and not _has_epilogue(text, fused):
         raise FamilyError(f"template {path}: it knows no epilogue but alpha * acc + beta * c[m, n]")
     if family.needs_sm_90a and not source.arch_suffix:
         raise FamilyError(f"template {path}: a family for 90a includes parts/ptx/sm_90a.cu.jinja")
     return source
 
 
+def _has_epilogue(text: str, fused: Fused) -> bool:
+    """Whether the kernel says that it computes the epilogue, and its second output."""
+    words = _as_one_line(text)
+    return f"= {fused.text} " in words and (fused.output is None or fused.output.text in words)
+
+
+def _introduction(problem: Problem) -> str:
+    """What stands before the formula where there are several products."""
+    if not problem.groups.is_none:
+        return _GROUPS
+    return "" if problem.batch.is_one else _BATCH
+
+
 def _as_one_line(text: str) -> str:
-    """The text without line breaks and marks of comments, in which a long comment is found."""
+    """The text without line breaks and comment marks, so that a folded comment can be searched."""
     return " ".join(text.replace("//", " ").split())
 
 
@@ -98,8 +118,8 @@ class _Read(dict[str, Value]):
 def _provenance(family: Family, context: dict[str, object]) -> str:
     """The comment that begins every emitted file: its family and config.
 
-    Of the config it has what shapes the text or its launches. Two configs that differ elsewhere are
-    one kernel, and two that are launched differently are two.
+    It names the parameters that shape the text or its launches. Two configs that differ only
+    elsewhere are one kernel, and two that are launched differently are two.
     """
     config, derived = context["config"], context["derived"]
     assert isinstance(config, _Read) and isinstance(derived, _Read)

@@ -1,4 +1,4 @@
-"""Emitted CUDA to machine code: options, processes, the cache, and what is kept of a failure."""
+"""Compiles emitted CUDA to machine code: options, processes, the cache, and sources of failures."""
 
 import logging
 import os
@@ -88,7 +88,7 @@ class Compiler:
                 mine: Future[CompiledKernel] = Future()
                 self._in_flight[key] = mine
         if pending is not None:
-            # Another thread is at it: its kernel, or its error, is ours too.
+            # Another thread is compiling it; its kernel or error serves this call too.
             return pending.result()
         try:
             kernel = self._cache.load(key) or self._build(key, source, arch, options)
@@ -107,7 +107,7 @@ class Compiler:
         return self._pool.submit(self.compile, source, arch)
 
     def close(self) -> None:
-        """Drop what has not begun, end what has. May be called twice."""
+        """Drop compilations that have not begun, and end those that have. May be called twice."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._processes.close()
         self._pool.shutdown(wait=True)
@@ -172,7 +172,7 @@ def _checked(arch: str, source: KernelSource) -> str:
 
 
 def _kept(source: KernelSource, log: str, folder: Path) -> tuple[Path | None, str]:
-    """The file of a source that did not compile, None if it could not be written; and a note."""
+    """The file of a source that did not compile (None if it could not be written), and a note."""
     path = folder / f"{source.sha256}.cu"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk, one file each, found by what they were compiled from and with."""
+"""Compiled kernels on disk, one file each, identified by source, compiler and options."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from autogemm.model.kernel import CompiledKernel, Resources
 from autogemm.support.errors import AutogemmError
 from autogemm.support.files import write_atomically
 
-# Part of every key: a change of what an entry holds makes old entries unknown, not wrong.
+# Part of every key, so that a change of the format makes old entries unknown, not wrong.
 _FORMAT = 1
 
 

@@ -4,11 +4,13 @@ from autogemm.dispatch.assembling import assembled
 from autogemm.dispatch.chooser import Chooser, same_kernel
 from autogemm.dispatch.learning import Regret, learn
 from autogemm.dispatch.legal import NearestLegal
+from autogemm.dispatch.predicting import Predictor
 from autogemm.dispatch.table import common_table, tuned_sizes
 
 __all__ = [
     "Chooser",
     "NearestLegal",
+    "Predictor",
     "Regret",
     "assembled",
     "common_table",

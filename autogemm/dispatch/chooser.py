@@ -6,15 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from autogemm.dispatch.learning import learn
+from autogemm.dispatch.learning import Learned, learn
 from autogemm.dispatch.legal import NearestLegal
-from autogemm.dispatch.table import TunedSize, common_table, tuned_sizes
+from autogemm.dispatch.predicting import Predictor
+from autogemm.dispatch.table import (
+    FEWEST_COMMON,
+    TunedSize,
+    common_kernels,
+    table_of,
+    tuned_sizes,
+    usable,
+)
 from autogemm.model.batch import ONE
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.rule import Rule
+from autogemm.model.rule import Nearest
 from autogemm.model.similarity import distance
 from autogemm.space import Family, launch_plan
 from autogemm.store import DecidedRow
@@ -46,13 +54,24 @@ class Chooser:
         self._nearest_legal = NearestLegal(families, device)
         self._sizes = tuned_sizes(runs, device)
         self._rule = functools.cache(self._learned)
+        self._predictor = Predictor(self._sizes, self._nearest_legal)
+        self._choices: dict[Problem, Choice] = {}
 
     def is_tuned(self, problem: Problem) -> bool:
         """Whether this very problem has a result on this GPU, whatever its alpha and beta."""
         return self._own(problem) is not None
 
     def choose(self, problem: Problem) -> Choice:
-        """Return the first legal candidate. Raises EmptySpaceError where there is none."""
+        """Return the first legal candidate, the same one for a problem each time.
+
+        Raises EmptySpaceError where there is none.
+        """
+        known = self._choices.get(problem)
+        if known is None:
+            known = self._choices[problem] = self._chosen(problem)
+        return known
+
+    def _chosen(self, problem: Problem) -> Choice:
         own = self._own(problem)
         if own is not None and self._nearest_legal.is_legal(own.winner, problem):
             return Choice(
@@ -68,12 +87,18 @@ class Chooser:
 
     def _candidates(self, problem: Problem) -> Iterator[tuple[Config, str]]:
         # Rules are learned from sizes of one product.
-        is_one = problem.batch.is_one
-        learned = self._rule(problem.dtype, problem.layout) if is_one else None
-        if learned is not None:
-            rule, kernels = learned
-            for chosen in rule.ranked((problem.m, problem.n, problem.k)):
-                yield kernels[chosen], str(rule)
+        is_one = problem.batch.is_one and problem.groups.is_none
+        found = self._rule(problem.dtype, problem.layout) if is_one else None
+        if found is not None:
+            learned, kernels = found
+            # A rule that left-out sizes have judged goes first; another is a guess, and a worse one
+            # than predicted times.
+            if learned.regret is None:
+                predicted = self._predictor(problem)
+                for config in predicted:
+                    yield config, f"least of {len(predicted)} expected times"
+            for chosen in learned.rule.ranked((problem.m, problem.n, problem.k)):
+                yield kernels[chosen], str(learned.rule)
         for size, device in self._by_distance(problem):
             where = "" if device.name == self._device.name else f" on {device.name}"
             yield size.winner, f"nearest tuned size {size.problem.label}{where}"
@@ -82,20 +107,31 @@ class Chooser:
 
     def _own(self, problem: Problem) -> TunedSize | None:
         sizes = self._sizes
-        epilogue, batch = problem.epilogue, problem.batch
-        if not (epilogue.is_plain and batch.is_one):
-            sizes = tuned_sizes(self._runs, self._device, epilogue=epilogue, batch=batch)
+        epilogue, batch, grouped = problem.epilogue, problem.batch, not problem.groups.is_none
+        if grouped or not (epilogue.is_plain and batch.is_one):
+            sizes = tuned_sizes(
+                self._runs, self._device, epilogue=epilogue, batch=batch, grouped=grouped
+            )
         return next((size for size in sizes if same_kernel(size.problem, problem)), None)
 
-    def _learned(self, dtype: DType, layout: Layout) -> tuple[Rule, tuple[Config, ...]] | None:
+    def _learned(self, dtype: DType, layout: Layout) -> tuple[Learned, tuple[Config, ...]] | None:
         """Return the rule for a layout and its kernels by number, from all layouts if it has few
         results.
         """
         sizes = tuned_sizes(self._runs, self._device, dtype, layout)
         if len(sizes) < FEW_SIZES:
             sizes = tuned_sizes(self._runs, self._device, dtype)
-        table = common_table(sizes, self._nearest_legal)
-        return (learn(table, self._device.num_sms).rule, table.kernels) if table.sizes else None
+        sizes = usable(sizes, self._nearest_legal)
+        if not sizes:
+            return None
+        winners = tuple(dict.fromkeys(size.winner for size in sizes))
+        kernels = common_kernels(sizes, self._nearest_legal)
+        if len(kernels) < min(FEWEST_COMMON, len(winners)):
+            # A table with gaps would teach nothing but this, and takes seconds to make.
+            of_size = tuple(winners.index(size.winner) for size in sizes)
+            return Learned(Nearest(tuple(size.size for size in sizes), of_size), {}), winners
+        table = table_of(sizes, kernels, self._nearest_legal)
+        return learn(table, self._device.num_sms), kernels
 
     def _by_distance(self, problem: Problem) -> list[tuple[TunedSize, Device]]:
         devices = {run.spec.device.name: run.spec.device for run in self._runs}
@@ -103,7 +139,8 @@ class Chooser:
             (size, device)
             for device in devices.values()
             for batch in dict.fromkeys((problem.batch, ONE))
-            for size in tuned_sizes(self._runs, device, problem.dtype, batch=batch)
+            for grouped in dict.fromkeys((not problem.groups.is_none, False))
+            for size in tuned_sizes(self._runs, device, problem.dtype, batch=batch, grouped=grouped)
         ]
         return sorted(
             known, key=lambda pair: distance(problem, self._device, pair[0].problem, pair[1])
@@ -113,7 +150,9 @@ class Chooser:
 def same_kernel(one: Problem, other: Problem) -> bool:
     """Whether a kernel for one is a kernel for the other, and no slower."""
     vector = VECTOR_BYTES // one.dtype.size_bytes
-    sizes = ((each.m, each.n, each.k, each.layout, each.dtype) for each in (one, other))
+    sizes = (
+        (each.m, each.n, each.k, each.layout, each.dtype, each.groups) for each in (one, other)
+    )
     return len(set(sizes)) == 1 and all(
         getattr(one, name) % vector == getattr(other, name) % vector
         for name in ("lda", "ldb", "ldc")

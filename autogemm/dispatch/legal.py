@@ -37,6 +37,13 @@ class NearestLegal:
             )
         return False
 
+    def knows(self, config: Config) -> bool:
+        """Return whether one of these families can complete the config."""
+        family = self._families.get(config.family)
+        with suppress(UsageError):
+            return family is not None and bool(family.completed(config))
+        return False
+
     def family(self, config: Config) -> Family:
         """Return the family that a config is of."""
         return self._families[config.family]

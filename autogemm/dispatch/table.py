@@ -1,7 +1,7 @@
 """Sizes and kernels of the database as one table of times."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,9 +51,11 @@ def tuned_sizes(  # noqa: PLR0913, PLR0917  # what makes a problem, each optiona
     layout: Layout | None = None,
     epilogue: Epilogue = PLAIN,
     batch: Batch = ONE,
+    *,
+    grouped: bool = False,
 ) -> tuple[TunedSize, ...]:
     """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given,
-    with that epilogue and batch.
+    with that epilogue and batch; only those whose rows belong to groups, or only others.
 
     Measured results; where there are none, recorded ones.
     """
@@ -66,6 +68,7 @@ def tuned_sizes(  # noqa: PLR0913, PLR0917  # what makes a problem, each optiona
         and layout in (None, run.spec.problem.layout)
         and run.spec.problem.epilogue == epilogue
         and run.spec.problem.batch == batch
+        and run.spec.problem.groups.is_none is not grouped
     ]
     measured = [run for run in fitting if run.spec.provenance is Provenance.MEASURED]
     chosen: dict[Problem, TunedSize] = {}
@@ -142,12 +145,32 @@ def common_table(sizes: Iterable[TunedSize], nearest_legal: NearestLegal) -> Tab
 
     Left out are sizes whose winner the families do not have (any more).
     """
-    sizes = tuple(size for size in sizes if nearest_legal(size.winner, size.problem) is not None)
+    sizes = usable(sizes, nearest_legal)
     winners = tuple(dict.fromkeys(size.winner for size in sizes))
-    table = table_of(sizes, winners, nearest_legal)
-    unknown = np.isnan(table.losses)
-    common = tuple(kernel for column, kernel in enumerate(winners) if not unknown[:, column].any())
-    return table_of(sizes, common, nearest_legal) if len(common) >= FEWEST_COMMON else table
+    common = common_kernels(sizes, nearest_legal)
+    return table_of(sizes, common if len(common) >= FEWEST_COMMON else winners, nearest_legal)
+
+
+def usable(sizes: Iterable[TunedSize], nearest_legal: NearestLegal) -> tuple[TunedSize, ...]:
+    """Return the sizes whose winner the families have."""
+    return tuple(size for size in sizes if nearest_legal(size.winner, size.problem) is not None)
+
+
+def common_kernels(sizes: Sequence[TunedSize], nearest_legal: NearestLegal) -> tuple[Config, ...]:
+    """Return the winners that were measured, or are not legal, at every size.
+
+    A kernel is given up at the first size that lacks it: moving kernels to where they are legal
+    takes milliseconds each.
+    """
+
+    def is_known(kernel: Config, size: TunedSize) -> bool:
+        if kernel in size.times_us:
+            return True
+        here = nearest_legal(kernel, size.problem)
+        return here is None or here in size.times_us
+
+    winners = dict.fromkeys(size.winner for size in sizes)
+    return tuple(one for one in winners if all(is_known(one, size) for size in sizes))
 
 
 def _position(size: TunedSize, kernels: tuple[Config, ...], losses: Losses) -> int:

@@ -1,4 +1,4 @@
-"""From addresses and offsets to words: which line, which element, what about it."""
+"""Turns addresses and offsets into words: the line, the element, and the error."""
 
 import signal
 from dataclasses import replace
@@ -9,6 +9,7 @@ from autogemm.emulator.inputs import Changed, Comparison
 from autogemm.emulator.toolchain import Build
 from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
+from autogemm.model.signature import ArgumentKind
 
 # In the order of `Kind` in shim/protocol.h.
 KINDS = tuple(FindingKind)
@@ -28,7 +29,7 @@ MISUSES = (
     "others have come to this barrier with another number of threads",
 )
 
-# Told first: what went wrong first, and causes before their consequences.
+# The order of reporting: earlier errors first, and causes before their consequences.
 SEVERITY = (
     FindingKind.CRASHED,
     FindingKind.TIMED_OUT,
@@ -50,6 +51,7 @@ SEVERITY = (
     FindingKind.UNINITIALISED,
     FindingKind.READS_C,
     FindingKind.NEVER_WRITTEN,
+    FindingKind.WRITTEN_TWICE,
     FindingKind.WRONG_VALUE,
     FindingKind.OTHER_VALUE,
 )
@@ -82,6 +84,7 @@ class Places:
     def __init__(self, plan: LaunchPlan, problem: Problem) -> None:
         self._problem = problem
         self._extras = [extra.argument for extra in plan.arrays]
+        self._extras += plan.signature.of_kind(ArgumentKind.GROUPS)[1:]
 
     def name(self, finding: RawFinding) -> str:
         """``A[3,4]``, ``bias[7]``, ``smem float 12``; empty where it is none of these."""
@@ -100,8 +103,8 @@ class Places:
                 return ""
         extra = self._extras[region - Region.EXTRA]
         element = extra.element(self._problem.dtype)
-        assert element is not None, "an array"
-        return f"{extra.name}[{finding.offset // element.size_bytes}]"
+        # Without an element type it is an array of int.
+        return f"{extra.name}[{finding.offset // (element.size_bytes if element else 4)}]"
 
     def _element(self, matrix: Region, offset: int) -> str:
         problem = self._problem
@@ -122,30 +125,29 @@ class Places:
 SECOND_PASS = ", in a second run on the workspace that the first left"
 
 
-def wrong_value(comparison: Comparison, second_pass: bool) -> Finding:
-    """C differs from the reference, or its padding was written."""
+def wrong_value(comparison: Comparison, second_pass: bool, name: str = "C") -> Finding:
+    """C, or a second output of that name, differs from the reference, or padding was written."""
     when = SECOND_PASS if second_pass else ""
     if comparison.first_wrong is None:
         detail = f"written, although it is the padding between rows{when}"
-        return Finding(
-            FindingKind.OUT_OF_BOUNDS, 0, "", "C's padding", detail, comparison.padding_changed
-        )
+        where, changed = f"{name}'s padding", comparison.padding_changed
+        return Finding(FindingKind.OUT_OF_BOUNDS, 0, "", where, detail, changed)
     detail = f"is {comparison.got:g}, must be {comparison.expected:g}{when}"
-    where = _element_of_c(comparison.first_wrong)
+    where = _element(comparison.first_wrong, name)
     return Finding(FindingKind.WRONG_VALUE, 0, "", where, detail, comparison.wrong_elements)
 
 
 def other_value(changed: Changed) -> Finding:
-    """The same call gave other bits, both within the bound."""
+    """The same call gave different bits, both within the bound."""
     detail = f"is {changed.second:.9g}, was {changed.first:.9g}: the order of additions changes"
-    where = _element_of_c(changed.first_at)
+    where = _element(changed.first_at)
     return Finding(FindingKind.OTHER_VALUE, 0, "", where, detail, changed.num_elements)
 
 
-def _element_of_c(place: tuple[int, ...]) -> str:
+def _element(place: tuple[int, ...], name: str = "C") -> str:
     """``C[3,4]``, ``C[3,4] of product 1``; the first product is not named."""
     product, row, column = place
-    return f"C[{row},{column}]" + (f" of product {product}" if product else "")
+    return f"{name}[{row},{column}]" + (f" of product {product}" if product else "")
 
 
 def begun_as(fill: int, finding: Finding) -> Finding:
@@ -206,6 +208,7 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
         FindingKind.ENDED_BLOCK: f"{who}, which may have left the kernel",
         FindingKind.DEADLOCK: f"{who}: what it waits for never comes",
         FindingKind.NEVER_WRITTEN: "is the first",
+        FindingKind.WRITTEN_TWICE: f"{who}, before by {earlier}{at_other}",
     }
     return details.get(kind, f"{verb} {who}")
 

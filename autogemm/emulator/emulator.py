@@ -1,9 +1,9 @@
-"""The emulator: builds a kernel's executable, runs it on a problem, tells what it saw."""
+"""The emulator builds a kernel's executable, runs it on a problem, and reports its findings."""
 
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +21,14 @@ from autogemm.emulator.exchange import (
     run_process,
 )
 from autogemm.emulator.findings import EmulatorReport, Finding, source_lines
-from autogemm.emulator.inputs import Comparison, Data, changed_between, compare, make_inputs
+from autogemm.emulator.inputs import (
+    Comparison,
+    Data,
+    Inputs,
+    changed_between,
+    compare,
+    make_inputs,
+)
 from autogemm.emulator.toolchain import (
     Build,
     Mode,
@@ -61,8 +68,8 @@ class RunOptions:
     deadline_s: int = 60
 
 
-# What verify() runs: exact sums in order with late copies, then reals, shuffled, with early ones
-# and blocks by turns.
+# The runs of verify(): exact sums in order with late copies, then reals, shuffled, with early
+# copies and interleaved blocks.
 VERIFYING_RUNS = (
     RunOptions(),
     RunOptions(data=Data.REALS, seed=1, late_copies=False, resident_blocks=8),
@@ -77,7 +84,8 @@ UNSET_RUNS = (
     RunOptions(mode=Mode.UNSET, stack_fill=0x3D, late_copies=False),
 )
 
-# What verify() adds for kernels that split numbers: exponents far apart, then infinities and NaN.
+# Runs that verify() adds for kernels that split numbers: exponents far apart, then infinities and
+# NaN.
 EXTREME_RUNS = (
     RunOptions(data=Data.WIDE, seed=2, late_copies=False),
     RunOptions(data=Data.SPECIAL, seed=3),
@@ -86,7 +94,7 @@ EXTREME_RUNS = (
 TRACE_CAPACITY = 1 << 22
 
 
-# A beta for a problem without, where both ways through the epilogue are to be run.
+# A beta for a problem whose own is 0, where both paths through the epilogue are to be run.
 OTHER_BETA = 0.5
 
 
@@ -155,7 +163,7 @@ class Emulator:
         """Run the launches once and compare C with a float64 reference.
 
         Raises KernelCompileError when g++ refuses the source, UsageError for a plan that cannot be
-        launched. Whatever the kernel does wrong is in the report.
+        launched. Errors of the kernel are in the report.
         """
         check_launchable(plan)
         built = build(source.text, plan.signature, options.mode, self.toolchain, self.folder)
@@ -171,15 +179,20 @@ class Emulator:
             first = compare(problem, inputs, raw.first_c)
             if first.is_wrong or not comparison.is_wrong:
                 comparison, second = first, False
+        of_output = _compare_output(problem, inputs, raw)
         findings = describe_all(raw, built, plan, problem, source.text)
         if raw.state.completed and comparison.is_wrong:
             findings += (wrong_value(comparison, second),)
         elif raw.state.completed and raw.first_c is not None:
             changed = changed_between(problem, raw.first_c, raw.c)
             findings += (other_value(changed),) if changed is not None else ()
+        if raw.state.completed and of_output is not None and of_output.is_wrong:
+            output = problem.epilogue.output
+            findings += (wrong_value(of_output, False, output.name if output else ""),)
         if options.stack_fill:
             findings = tuple(begun_as(options.stack_fill, finding) for finding in findings)
-        return _report(raw, built, comparison, findings, time.perf_counter() - start)
+        comparisons = (comparison,) if of_output is None else (comparison, of_output)
+        return _report(raw, built, comparisons, findings, time.perf_counter() - start)
 
     def verify(  # noqa: PLR0913  # a kernel, its problem, and how to run it
         self,
@@ -231,7 +244,7 @@ class Emulator:
         """Run with variables that begin as garbage of two kinds; the first report that is not ok,
         or the last.
 
-        What is found where `verify` found nothing comes of a variable read before it is written.
+        An error that `verify` did not find is due to a variable that is read before it is written.
         """
         for options in UNSET_RUNS:
             how = replace(options, deadline_s=self.deadline_s)
@@ -241,7 +254,8 @@ class Emulator:
         return report
 
     def is_same_program(self, text: str, other: str) -> bool:
-        """Whether g++ makes the same optimised code of two kernels' texts: they differ in words.
+        """Whether g++ compiles two kernels' texts to the same optimised code, so that only their
+        wording differs.
 
         Raises KernelCompileError.
         """
@@ -280,17 +294,24 @@ def _header(options: RunOptions) -> RawExchange:
     )
 
 
+def _compare_output(problem: Problem, inputs: Inputs, raw: RawResult) -> Comparison | None:
+    """The second output as the kernel left it against its reference; None where there is none."""
+    if raw.output is None:
+        return None
+    return compare(problem.of_output, inputs.of_output, raw.output)
+
+
 def _report(
     raw: RawResult,
     built: Build,
-    comparison: Comparison,
+    comparisons: Sequence[Comparison],
     findings: tuple[Finding, ...],
     seconds: float,
 ) -> EmulatorReport:
     return EmulatorReport(
         findings=findings,
-        max_error_ratio=comparison.max_error_ratio,
-        wrong_elements=comparison.wrong_elements,
+        max_error_ratio=max(one.max_error_ratio for one in comparisons),
+        wrong_elements=sum(one.wrong_elements for one in comparisons),
         num_accesses=raw.header.num_accesses,
         compile_seconds=built.seconds,
         seconds=seconds,

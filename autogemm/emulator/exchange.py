@@ -44,14 +44,15 @@ STARVED = 4
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An emulator executable, and the program that starts it with no rights but to compute."""
+    """An emulator executable, and the program that starts it without any rights except to
+    compute."""
 
     executable: Path
     confine: Path
 
 
 class Region(IntEnum):
-    """The memory of an address; arrays of a family's own have numbers from EXTRA on."""
+    """The memory of an address; arrays beside the matrices have numbers from EXTRA on."""
 
     A = 0
     B = 1
@@ -181,6 +182,9 @@ TRACE_RECORD = np.dtype(
 class Buffer:
     """A global buffer of exactly these elements; ``columns`` of every ``stride`` are valid.
 
+    Behind the workspace come arrays that kernels only read, and a second output, the one array
+    there whose contents are not ``readable``.
+
     The kernel finds its rows ``pitch`` elements apart, ``stride`` where that is 0. Between rows
     that are farther than ``stride`` lies address space that is reserved and holds nothing. The
     first ``rows`` of every ``group_rows`` are valid, all where that is 0.
@@ -200,14 +204,16 @@ class Buffer:
 class RawResult:
     """Results of the process: its state, the exchange header, C, and the trace if one was asked.
 
-    ``first_c`` is C after the first of two passes, None where there was one. ``counts`` says how
-    often lines ran, in gcov's format; empty unless it was asked for.
+    ``first_c`` is C after the first of two passes, None where there was one. ``output`` is the
+    second output, after the last pass, None where there is none. ``counts`` says how often lines
+    ran, in gcov's format; empty unless it was asked for.
     """
 
     header: RawExchange
     state: State
     c: Stored
     first_c: Stored | None
+    output: Stored | None
     trace: npt.NDArray[np.void]
     counts: bytes
 
@@ -222,9 +228,10 @@ def check_launchable(plan: LaunchPlan) -> None:
         raise UsageError(
             f"the emulator runs 1 to {MAX_LAUNCHES} launches, got {len(plan.launches)}"
         )
-    if len(plan.extras) > MAX_EXTRAS:
+    if len(plan.extras) + plan.grouped > MAX_EXTRAS:
         raise UsageError(
-            f"the emulator takes {MAX_EXTRAS} arguments of a family's own, got {len(plan.extras)}"
+            f"the emulator takes {MAX_EXTRAS - plan.grouped} arguments beside a GEMM's, got "
+            f"{len(plan.extras)}"
         )
     if len(plan.tensor_maps) > MAX_TENSOR_MAPS:
         raise UsageError(
@@ -251,7 +258,8 @@ def run_process(
     buffers: Sequence[Buffer],
 ) -> RawResult:
     """Run the launches in a process of its own. The header brings the schedule; ``buffers`` are
-    those of A, B, C, the workspace (empty where there is none) and the plan's own arrays.
+    those of A, B, C, the workspace (empty where there is none), the plan's own arrays, and offsets
+    of groups where there are any.
 
     A plan with a workspace runs twice on it, unless it is traced: the second pass finds the
     counters that the first left and poison in the rest.
@@ -276,6 +284,11 @@ def run_process(
             if header.num_passes > 1:
                 first_offset = header.first_c_offset
                 first_c = np.frombuffer(memory, given.dtype, given.size, first_offset).copy()
+            output = None
+            for index, buffer in enumerate(buffers):
+                if index >= Region.EXTRA and not buffer.readable:
+                    data, place = buffer.data, header.buffers[index].offset
+                    output = np.frombuffer(memory, data.dtype, data.size, place).copy()
             num_trace = min(after.num_trace, header.trace_capacity)
             trace = np.frombuffer(memory, TRACE_RECORD, num_trace, header.trace_offset).copy()
             num_counts = min(after.num_counts, header.counts_capacity)
@@ -286,7 +299,7 @@ def run_process(
             f"the emulator cannot reserve address space for {problem.label}: lift the limit on "
             "virtual memory (ulimit -v unlimited); none of it is used"
         )
-    return RawResult(after, state, c, first_c, trace, counts)
+    return RawResult(after, state, c, first_c, output, trace, counts)
 
 
 def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) -> None:
@@ -343,6 +356,8 @@ def _describe_arguments(header: RawExchange, plan: LaunchPlan, problem: Problem)
 def _region(argument: Argument, arrays: list[str]) -> int:
     if argument.kind is ArgumentKind.EXTRA:
         return Region.EXTRA + arrays.index(argument.name)
+    if argument.kind is ArgumentKind.GROUPS:
+        return Region.EXTRA + len(arrays)
     return Region[argument.name.upper()]
 
 
@@ -358,7 +373,7 @@ def _describe_map(raw: RawTensorMap, tensor_map: TensorMap) -> None:
     raw.matrix_bytes = tensor_map.element.size_bytes * tensor_map.matrix_ld
 
 
-# What a process says of its end.
+# The state that a process reports at its end.
 _SAID = frozenset(State) - {State.RUNNING, State.TOO_LARGE}
 
 
@@ -375,8 +390,8 @@ def _wait_for(program: Program, file: int, deadline_s: int, file_bytes: int) -> 
     """Return why the process was killed, None for one that ended by itself.
 
     It ends itself after so much time of a processor, and so does the limit that it is given. This
-    one is the last, for a process that waits or that others keep from a processor. It runs in an
-    empty folder.
+    one is the last, for a process that waits or that others keep from a processor. The process runs
+    in an empty folder.
     """
     end = time.monotonic() + STARVED * deadline_s + GRACE_S
     seconds = str(deadline_s + GRACE_S)

@@ -24,7 +24,7 @@ class FindingKind(StrEnum):
     BARRIER_DIVERGENCE = "barrier divergence"
     WARP_DIVERGENCE = "warp divergence"
     IN_FLIGHT = "use of data in flight"
-    NEVER_WRITTEN = "elements of C never written"
+    NEVER_WRITTEN = "elements never written"
     BAD_COPY = "bad asynchronous copy"
     BAD_BARRIER = "bad use of a barrier"
     BAD_RANK = "no such block in the cluster"
@@ -33,6 +33,7 @@ class FindingKind(StrEnum):
     LOST_COPY = "copy that nothing waits for"
     NO_PROXY_FENCE = "no proxy fence before a bulk copy"
     NO_REGISTER_FENCE = "no wgmma_fence before a product"
+    WRITTEN_TWICE = "element of the second output written twice"
     # Found outside the emulator process.
     WRONG_VALUE = "wrong value"
     OTHER_VALUE = "another value at the second call"

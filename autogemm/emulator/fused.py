@@ -1,11 +1,13 @@
-"""The reference for a problem with an epilogue: inputs of the user's, the result and its bound."""
+"""The reference for a problem with an epilogue: the user's inputs, results and their bounds."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.model.bounded import SECOND, Bounded, exactly, result_of
+from autogemm.model.bounded import SECOND, Bounded, exactly, output_of, result_of
+from autogemm.model.dtypes import Element
 from autogemm.model.elements import Floats, rounded
 from autogemm.model.epilogue import Gate
 from autogemm.model.kernel import LaunchPlan
@@ -14,7 +16,15 @@ from autogemm.model.problem import Problem
 Doubles = npt.NDArray[np.float64]
 
 
-def result_and_bound(  # noqa: PLR0913  # a problem, and all that the result is made of
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A result as it must be, [products, M, N], and the largest error that rounding explains."""
+
+    value: Doubles
+    bound: Doubles
+
+
+def expected_results(  # noqa: PLR0913  # a problem, and all that the results are made of
     problem: Problem,
     plan: LaunchPlan,
     arrays: Sequence[Floats],
@@ -22,11 +32,12 @@ def result_and_bound(  # noqa: PLR0913  # a problem, and all that the result is 
     acc: Bounded,
     *,
     is_exact: bool,
-) -> tuple[Doubles, Doubles]:
-    """What the epilogue makes of these sums, and how far off C may be.
+) -> tuple[Expected, Expected | None]:
+    """C that the epilogue makes of these sums, and the second output where there is one.
 
     ``arrays`` are those of the plan, ``c`` is the old C. With ``is_exact`` sums are what every
-    right kernel has: C is then an element between the two that the epilogue's own rounding leaves.
+    right kernel has: a result is then an element between the two that the epilogue's own rounding
+    leaves.
     """
     given = {
         **_columns(problem, acc),
@@ -42,22 +53,34 @@ def result_and_bound(  # noqa: PLR0913  # a problem, and all that the result is 
     own = [value for extra, value in zip(plan.extras, values, strict=True) if extra.is_input]
     for one, value in zip(problem.epilogue.inputs, own, strict=True):
         given[one.name] = exactly(_placed(value, one.axes, problem))
-    found = result_of(problem.epilogue, given)
-    expected, error = (np.broadcast_to(x, c.shape).copy() for x in (found.value, found.error))
-    element = problem.dtype.c
+    outputs = output_of(problem.epilogue, given)
+    found = result_of(problem.epilogue, given | outputs)
+    of_c = _rounded(found, problem.dtype.c, c.shape, is_exact=is_exact)
+    if problem.epilogue.output is None:
+        return of_c, None
+    (second,) = outputs.values()
+    element = problem.epilogue.output.element(problem.dtype)
+    return of_c, _rounded(second, element, c.shape, is_exact=is_exact)
+
+
+def _rounded(
+    found: Bounded, element: Element, shape: tuple[int, ...], *, is_exact: bool
+) -> Expected:
+    """The values rounded to elements, and how far off these may be."""
+    expected, error = (np.broadcast_to(x, shape).copy() for x in (found.value, found.error))
     if is_exact:
         nearest, low, high = (
             rounded(expected + sign * error, element).astype(np.float64) for sign in (0, -1, 1)
         )
-        return nearest, np.maximum(high - nearest, nearest - low)
-    if element.size_bytes < 4:
+        return Expected(nearest, np.maximum(high - nearest, nearest - low))
+    if element.size_bytes < Element.F32.size_bytes:
         size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
         error += element.unit_roundoff * (size + error) + element.half_step
-    return expected, error
+    return Expected(expected, error)
 
 
 def _columns(problem: Problem, sums: Bounded) -> dict[str, Bounded]:
-    """The products [products, M, N], or of [1, M, 2 N] the two columns that make one of C."""
+    """The products [products, M, N], or from [1, M, 2 N] the two columns that yield one of C."""
     first, second = {
         Gate.NONE: (slice(None), slice(0)),
         Gate.HALVES: (slice(problem.n), slice(problem.n, None)),
@@ -70,6 +93,6 @@ def _columns(problem: Problem, sums: Bounded) -> dict[str, Bounded]:
 
 
 def _placed(values: Doubles, axes: str, problem: Problem) -> Doubles:
-    """The values with an axis for rows and one for columns of C."""
+    """The values with one axis for rows and one for columns of C."""
     shapes = {"": (1, 1), "m": (-1, 1), "n": (1, -1), "m, n": (problem.m, problem.n)}
     return values.reshape(shapes[axes])

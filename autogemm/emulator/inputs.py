@@ -1,5 +1,6 @@
-"""Inputs for a run, what C must be, and how far off it is."""
+"""Inputs for a run, the reference for C, and the differences from it."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from autogemm.emulator.exchange import Buffer
-from autogemm.emulator.fused import result_and_bound
+from autogemm.emulator.fused import Expected, expected_results
 from autogemm.model.bounded import Bounded
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import (
     Floats,
     Stored,
+    first_rows,
     loaded,
     not_a_number,
     rounded,
@@ -32,8 +34,8 @@ MANY, FEW = 1 << 16, 64
 # The largest FP32 number, and the least that is rounded to infinity.
 LARGEST = float(np.finfo(np.float32).max)
 OVERFLOW = 2.0**128 - 2.0**103
-# Exponents of wide numbers of A; with those of B all products have about the same size. Of the
-# smallest numbers the types of tensor cores hold a few bits only.
+# Exponents of wide numbers of A; with those of B all products have about the same size. Element
+# types of tensor cores keep only a few bits of the smallest numbers.
 WIDE = (-132, -4, 124)
 # Exponent of numbers beside an infinity: so near that no spread of exponents gives it away, so far
 # that their products have sums.
@@ -57,13 +59,14 @@ class Data(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Buffers as the kernel gets them, and C as it must be.
+    """Buffers as the kernel gets them, and the reference for C.
 
     Buffers end with the last element: nothing lies behind it, not even the padding of the last row.
     Padding between rows and gaps between matrices of a batch are NaN, and so is C when beta = 0.
-    ``expected`` is [products, M, N], and so is ``bound``, the largest error that rounding can
-    explain. ``extras`` are the arrays beside the matrices, in the order of the
-    plan: a family's own, and inputs of the epilogue.
+    ``expected`` is [products, M, N], with groups without the rows of none; so is ``bound``, the
+    largest error that rounding can explain. ``extras`` are the arrays beside the matrices, in the
+    order of the plan: a family's own, inputs of the epilogue, and its second output, which is NaN
+    and of which ``output`` says how it must be.
     """
 
     a: Stored
@@ -72,6 +75,13 @@ class Inputs:
     extras: tuple[Stored, ...]
     expected: Doubles
     bound: Doubles
+    output: Expected | None = None
+
+    @property
+    def of_output(self) -> "Inputs":
+        """The same with the second output, the last array, in place of C."""
+        assert self.output is not None
+        return replace(self, c=self.extras[-1], expected=self.output.value, bound=self.output.bound)
 
     def buffers(self, problem: Problem, plan: LaunchPlan, misalign_bytes: int) -> list[Buffer]:
         """A, B, C, the workspace and a family's own arrays for one run. The workspace is zero, as
@@ -81,13 +91,20 @@ class Inputs:
         has_old_c = problem.reads_c
         near = with_near_rows(problem)
         a, b, c = zip(problem.own_rows, problem.batch_rows, strict=True)
+        # Rows of C that belong to no group are nothing of the kernel's.
+        c = (problem.used_rows, problem.m) if plan.grouped else c
+        offsets = [first_rows(problem)] if plan.grouped else []
         off = misalign_bytes
         return [
             Buffer(self.a, problem.a_shape[1], near.lda, True, off, problem.lda, *a),
             Buffer(self.b, problem.b_shape[1], near.ldb, True, off, problem.ldb, *b),
             Buffer(self.c, problem.n, near.ldc, has_old_c, off, problem.ldc, *c),
             Buffer(workspace, 0, 0, False),
-            *(Buffer(extra, extra.size, extra.size, True) for extra in self.extras),
+            *(
+                Buffer(extra, extra.size, extra.size, not of_plan.is_output)
+                for extra, of_plan in zip(self.extras, plan.arrays, strict=True)
+            ),
+            *(Buffer(one, one.size, one.size, True) for one in offsets),
         ]
 
 
@@ -147,15 +164,18 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
         rng, problem, data, _op(a, problem.layout.trans_a), _op(b, problem.layout.trans_b)
     )
     extras = [_extra(rng, extra, dtype, data) for extra in plan.arrays]
+    output = None
     if problem.epilogue.is_plain:
         expected, bound = _plain(problem, Given(a, b, c), data)
     else:
         if data is Data.INTEGERS:
             a = np.ldexp(a, -sum_exponent(problem.k))
-        expected, bound = _fused(problem, Given(a, b, c), plan, extras, data)
+        of_c, output = _fused(problem, Given(a, b, c), plan, extras, data)
+        expected, bound = of_c.value, of_c.bound
     before = c if problem.reads_c else np.full_like(c, np.nan)
     near = with_near_rows(problem)
     rows_a, rows_b, rows_c = problem.batch_rows
+    used = slice(problem.used_rows)
     return Inputs(
         _stored(a, rows_a, near.lda, dtype.ab),
         _stored(b, rows_b, near.ldb, dtype.ab),
@@ -164,8 +184,9 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
             stored(values, _element(extra, dtype))
             for extra, values in zip(plan.arrays, extras, strict=True)
         ),
-        expected,
-        bound,
+        expected[:, used],
+        bound[:, used],
+        output,
     )
 
 
@@ -195,14 +216,14 @@ def _plain(problem: Problem, given: Given, data: Data) -> tuple[Doubles, Doubles
 
 def _fused(
     problem: Problem, given: Given, plan: LaunchPlan, extras: Sequence[Floats], data: Data
-) -> tuple[Doubles, Doubles]:
-    """C with an epilogue, and the largest error of an element."""
+) -> tuple[Expected, Expected | None]:
+    """C with an epilogue, and the second output where there is one."""
     sums, magnitude = _product(problem.plain_product, given.a, given.b, given.c)
     steps = 2.0 ** sum_exponent(problem.k)
     exact = data is Data.INTEGERS and float(magnitude.max()) * steps < 2**24
     error = np.zeros_like(sums) if exact else _rounding_of_sums(problem, sums, magnitude)
     acc = Bounded(sums, error)
-    return result_and_bound(problem, plan, extras, given.c, acc, is_exact=exact)
+    return expected_results(problem, plan, extras, given.c, acc, is_exact=exact)
 
 
 def _rounding_of_sums(problem: Problem, expected: Doubles, magnitude: Doubles) -> Doubles:
@@ -222,6 +243,8 @@ def _rounding_of_sums(problem: Problem, expected: Doubles, magnitude: Doubles) -
 def _extra(rng: np.random.Generator, extra: Extra, dtype: DType, data: Data) -> Floats:
     """An array beside the matrices."""
     assert extra.count is not None, "an array"
+    if extra.is_output:
+        return np.full(extra.count, np.nan, np.float32)
     if not extra.is_input:
         return np.full(extra.count, extra.neutral, np.float32)
     values = _matrix(rng, (extra.count, 1), data, _element(extra, dtype)).reshape(-1)
@@ -235,7 +258,10 @@ def _element(extra: Extra, dtype: DType) -> Element:
 
 
 def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
-    """C as the kernel left it against C as it must be, element by element; padding bit by bit."""
+    """C as the kernel left it against C as it must be, element by element; padding bit by bit.
+
+    A second output is the C of `Problem.of_output` and `Inputs.of_output`.
+    """
     problem = with_near_rows(problem)
     got = _elements(c, problem).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -246,7 +272,7 @@ def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
     bits = np.dtype(f"u{problem.dtype.c.size_bytes}")
     before, after = (_rows(x, problem).view(bits).copy() for x in (inputs.c, c))
     for rows in (before, after):
-        rows[:, : problem.m, : problem.n] = 0
+        rows[:, : problem.used_rows, : problem.n] = 0
     changed = int(np.count_nonzero(before != after))
     if not wrong.any():
         return Comparison(worst, 0, None, padding_changed=changed)
@@ -302,20 +328,31 @@ def _product(problem: Problem, a: Floats, b: Floats, c: Floats) -> tuple[Doubles
     # float64(float32(x)): the kernel gets its scalars as float.
     alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
     with np.errstate(invalid="ignore"):
-        dot = op_a @ op_b
+        dot = _dot(problem, op_a, op_b)
         dot = np.where(np.abs(dot) >= OVERFLOW, np.copysign(np.inf, dot), dot)
         expected = alpha * dot
-        magnitude = abs(alpha) * (np.abs(op_a) @ np.abs(op_b))
+        magnitude = abs(alpha) * _dot(problem, np.abs(op_a), np.abs(op_b))
         if beta != 0.0:
             expected += beta * c
             magnitude += abs(beta) * np.abs(c)
     return expected, magnitude
 
 
+def _dot(problem: Problem, op_a: Doubles, op_b: Doubles) -> Doubles:
+    """op(A) op(B), of groups each group's rows by its own B; rows of no group are 0."""
+    if problem.groups.is_none:
+        dots: Doubles = op_a @ op_b
+        return dots
+    dots = np.zeros((1, problem.m, problem.n))
+    for group, (first, end) in enumerate(itertools.pairwise(problem.groups.offsets(problem.m))):
+        dots[0, first:end] = op_a[0, first:end] @ op_b[group]
+    return dots
+
+
 def _make_extreme(
     rng: np.random.Generator, problem: Problem, data: Data, op_a: Floats, op_b: Floats
 ) -> None:
-    """Change elements of both matrices to what ``data`` is to have."""
+    """Change elements of both matrices to the special values of ``data``."""
     if data is Data.WIDE:
         kind = rng.integers(len(WIDE), size=problem.k)
         exponents = np.array(WIDE)[kind]
@@ -375,5 +412,5 @@ def _rows(c: Stored, problem: Problem) -> Stored:
 
 
 def _elements(c: Stored, problem: Problem) -> Floats:
-    """C without padding and gaps, [products, M, N]."""
-    return loaded(_rows(c, problem)[:, : problem.m, : problem.n].copy(), problem.dtype.c)
+    """C without padding and gaps, [products, M, N]; without rows of no group."""
+    return loaded(_rows(c, problem)[:, : problem.used_rows, : problem.n].copy(), problem.dtype.c)

@@ -21,7 +21,8 @@ SHIM = Path(__file__).resolve().parent / "shim"
 
 # The first that has __builtin_bit_cast and std=c++20 as the shim uses them.
 OLDEST_GXX = 11
-# What compiles takes some 10 s; what takes this does not end, or takes all memory first.
+# Compiling takes about 10 s; a compilation that takes this long would not end, or would exhaust the
+# memory first.
 COMPILE_S = 600
 
 COMMON_FLAGS = ("-fno-pie", "-fno-extern-tls-init", "-fno-exceptions", "-fno-rtti")
@@ -81,7 +82,7 @@ class Toolchain:
     major: int
 
     def kernel_flags(self, mode: Mode) -> tuple[str, ...]:
-        """Flags for the emitted source."""
+        """The flags for compiling the emitted source."""
         # Locals never written hold a value that spoils the result, instead of a lucky zero.
         poisons = self.major >= 12 and mode is not Mode.UNSET
         poison = ("-ftrivial-auto-var-init=pattern",) if poisons else ()
@@ -102,7 +103,7 @@ class Build:
 
     @property
     def notes(self) -> Path:
-        """What gcov must know of a program that counts: its lines and blocks."""
+        """The notes that gcov needs on a program that counts: its lines and blocks."""
         return notes_of(self.executable)
 
 
@@ -226,7 +227,7 @@ def _build_executable(
 
 
 def assembly(text: str, toolchain: Toolchain) -> str:
-    """What g++ makes of a kernel when it optimises; two texts that give the same do the same.
+    """The optimised code that g++ generates for a kernel; texts with equal code behave alike.
 
     Raises KernelCompileError.
     """
@@ -266,7 +267,7 @@ def _with_clusters(source: Path, text: str, aligned: str | None, scratch: Path) 
 # An `extern __shared__` array: what it is declared as, and its name.
 DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__\s([^;]*?)(\w+)\s*\[\s*\]\s*;")
 ALIGNED = re.compile(r"(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
-# What dynamic shared memory is aligned to at least, and the most that a swizzle depends on.
+# The least alignment of dynamic shared memory, and the largest on which a swizzle depends.
 LEAST_ALIGNMENT, MOST_ALIGNMENT = 16, 1024
 
 

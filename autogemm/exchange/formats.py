@@ -1,4 +1,4 @@
-"""Which formats there are, which one a file is of, and a database out of and into each."""
+"""The formats of results files: recognising them, and writing and reading a database in each."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _LINES: dict[Format, Callable[[Path], Iterable[Copy]]] = {
 
 IMPORTED = (*_LINES, *map(Format, LISTED_FORMATS))
 
-# What the beginning of a file shows that is something else, and what to do with it.
+# Beginnings of files of other kinds, and the advice for each.
 _OTHERS = {
     b'"ConfigurationSpace"': "a search space (T1): autogemm space shows it",
     b'"autogemm-recording"': "a recording: tune on it with --gpu recorded:FILE",
@@ -111,7 +111,7 @@ def _studies(
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The work of an import: the format, what was taken, and what must be known of it."""
+    """The result of an import: the format, the numbers of imported records, and notes."""
 
     format: Format
     taken: Taken
@@ -130,7 +130,8 @@ def import_results(  # noqa: PLR0913  # a file, and what is wanted of it
     dry_run: bool = False,
     watch: Watch = lambda copies, total: copies,
 ) -> Imported:
-    """Take what a file holds and the database does not: all of it, or on any fault nothing.
+    """Import the records of a file that the database lacks: all of them, or none if there is an
+    error.
 
     ``watch`` is given the records and about how many there are, and passes them on.
 

@@ -19,7 +19,7 @@ from autogemm.targets.recorded import ListedTarget
 # GPU, problem, family, and its parameters: a family may get one more in a later version.
 _Kind = tuple[str, Problem, str, tuple[str, ...]]
 
-# What a run that was read from such a file has in place of a sampler.
+# Stands for the sampler of a run that was read from such a file.
 IMPORTED = "imported"
 _MAX_NAMED = 3
 

@@ -67,16 +67,16 @@ COLUMNS: tuple[str, ...] = (
     *("stopped_by", "command", "started_at", "run_finished_at", "device_facts", "resources"),
     *("measured_l2", "measured_provenance", "gpu_number", "pace"),
 )
-# What is there for people, and follows from the rest.
+# Columns for human readers, which follow from the others.
 _FOLLOWS = frozenset({"size", *SPEED, *RESOURCES})
 _AS_JSON = frozenset({"config", "samples_us", "fix", "families", "device_facts", "resources"})
 _TEXTS = frozenset({"reason", "kernel_sha256", "command", "family_sha256", "sampler", "max_error"})
-_TEXTS |= frozenset((*ENVIRONMENT, "epilogue", "batch"))
+_TEXTS |= frozenset((*ENVIRONMENT, "epilogue", "batch", "groups"))
 # Columns that tables of before do not have.
-_LATER = {"epilogue": "", "batch": "", "gpu_number": "", "pace": "1.0"}
+_LATER = {"epilogue": "", "batch": "", "groups": "", "gpu_number": "", "pace": "1.0"}
 _NEEDED = tuple(name for name in COLUMNS if name not in _FOLLOWS | _LATER.keys())
 
-# What the first line of every such file begins with.
+# The first line of every such file begins with this.
 MARK = ",".join(COLUMNS[:6]).encode()
 
 

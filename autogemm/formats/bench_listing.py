@@ -1,4 +1,4 @@
-"""What ``autogemm bench --json`` printed, read back as a benchmark.
+"""Reads the output of ``autogemm bench --json`` back as a benchmark.
 
 A listing has the median of each kernel, not its rounds: here each round is the median, so that the
 interval of the listing keeps its confidence.

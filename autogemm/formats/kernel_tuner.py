@@ -3,8 +3,8 @@
 A cache file is JSON: what was tuned, and under ``cache`` one object per config with its parameters
 and its time in milliseconds, or the name of an error. Kernel Tuner appends to it while it runs and
 closes the brackets at the end; one that was left open is read as far as it goes. Files without a
-``schema_version`` and those of 1.x are understood. What the format has no word for stands under
-``autogemm``, which Kernel Tuner does not look at.
+``schema_version`` and those of 1.x are understood. Facts that the format cannot express are stored
+under ``autogemm``, which Kernel Tuner ignores.
 """
 
 import hashlib

@@ -86,7 +86,7 @@ class _Measured(ForeignForm):
 
 
 class _Result(ForeignForm):
-    """One config. What it cost is not always a number in the files that are around."""
+    """One config. Its cost is not always a number in existing files."""
 
     configuration: Annotated[dict[Identifier, Any], Field(min_length=1, max_length=64)]
     invalidity: Literal["timeout", "compile", "runtime", "correctness", "constraints", "correct"]
@@ -127,7 +127,7 @@ def is_t4(path: Path) -> bool:
 def read_t4(path: Path) -> ListedRecording:
     """Read and validate one file, gzip'd or not. Raises RecordingError with the first fault.
 
-    Of a config that is there twice the first counts.
+    If a config occurs twice, the first one counts.
     """
     digest = hashlib.sha256()
     with named_faults("T4 file", path, RecordingError):

@@ -78,12 +78,24 @@ def exactly(value: float | Doubles) -> Bounded:
 
 
 def result_of(epilogue: Epilogue, given: Mapping[str, Bounded]) -> Bounded:
-    """What the epilogue makes of these values of its names, elements [m, n] broadcast; where it is
+    """The epilogue evaluated for these values of its names, elements [m, n] broadcast; where it is
     gated, ``acc`` and SECOND are the two columns of the product.
+
+    A second output is among the given values by its name (`output_of`).
 
     Errors are those of FP32 arithmetic; the rounding to C's type is not among them.
     """
+    return _result_of(epilogue.root, given)
 
+
+def output_of(epilogue: Epilogue, given: Mapping[str, Bounded]) -> dict[str, Bounded]:
+    """The second output in FP32 by its name, as `result_of` has C; empty where there is none."""
+    if epilogue.output is None:
+        return {}
+    return {epilogue.output.name: _result_of(epilogue.output_root, given)}
+
+
+def _result_of(root: Node, given: Mapping[str, Bounded]) -> Bounded:
     def value_of(node: Node) -> Bounded:
         if isinstance(node, Number):
             return exactly(float(np.float32(node.value)))
@@ -93,7 +105,7 @@ def result_of(epilogue: Epilogue, given: Mapping[str, Bounded]) -> Bounded:
         return _OPERATIONS[node.op](*args)
 
     with np.errstate(all="ignore"):
-        found = value_of(epilogue.root)
+        found = value_of(root)
     is_known = np.isfinite(found.value)
     return Bounded(found.value, np.where(is_known, found.error, 0.0))
 

@@ -43,7 +43,7 @@ class CalledGemm:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a program called, the longest time first.
+    """The products that a program called, the longest time first.
 
     ``clock`` is ``cuda`` (events on the GPU ``gpu``) or ``cpu`` (wall time of the call, on a
     machine that is no GPU: weights only). ``wall_us`` is the time of the whole program.

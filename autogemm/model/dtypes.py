@@ -46,9 +46,8 @@ class ElementRow:
     # cudaDataType_t; cublasComputeType_t for products of them, summed in FP32.
     cuda_data_type: int
     cublas_compute_type: int = 68
-    # Whether cuBLAS multiplies it by GemmEx, and at all; cuBLASLt proposes what it has.
+    # Whether cublasGemmEx multiplies it; cuBLASLt proposes what it has.
     has_gemm_ex: bool = True
-    has_cublas: bool = True
     # CUtensorMapDataType of cuda.h: CU_TENSOR_MAP_DATA_TYPE_ without the prefix, and the number.
     tensor_map_type: str
     tensor_map_number: int
@@ -94,7 +93,7 @@ class Element(ElementRow, Enum):
         array_name="float16", dlpack=(2, 16), t1_type="half",
     )  # fmt: skip
     # 13 bits, 32 products: DeepSeek-V3 (arXiv:2412.19437, section 3.5.2), SageAttention2
-    # (arXiv:2411.10958, section 3.2); not measured by this project yet (decision 0091).
+    # (arXiv:2411.10958, section 3.2); not measured by this project yet (decision 0090).
     E4M3 = ElementRow(
         label="e4m3", size_bytes=1, exponent_bits=4, fraction_bits=3, canary_bits=0xFF,
         has_infinity=False, accum_fraction_bits=13, products_per_step=32,
@@ -108,7 +107,7 @@ class Element(ElementRow, Enum):
         accum_fraction_bits=13, products_per_step=32,
         c_name="unsigned char", host_type="__nv_fp8_e5m2", host_header="cuda_fp8.h",
         host_bits="bits_of_fp8", export_function="autogemm_gemm_e5m2", cuda_data_type=29,
-        has_gemm_ex=False, has_cublas=False, tensor_map_type="UINT8", tensor_map_number=0,
+        has_gemm_ex=False, tensor_map_type="UINT8", tensor_map_number=0,
         array_name="float8_e5m2", dlpack=(12, 8),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.kernel import Extra
+from autogemm.model.problem import Problem
 
 Floats = npt.NDArray[np.float32]
 Stored = npt.NDArray[Any]
@@ -99,3 +100,8 @@ def neutral_array(extra: Extra, dtype: DType) -> Stored:
     element = extra.argument.element(dtype)
     assert element is not None and extra.count is not None, "an array"
     return stored(np.full(extra.count, extra.neutral), element)
+
+
+def first_rows(problem: Problem) -> Stored:
+    """Where the rows of groups begin, as kernels read it."""
+    return np.array(problem.groups.offsets(problem.m), np.int32)

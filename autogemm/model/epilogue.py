@@ -13,10 +13,13 @@ from autogemm.model.formula import (
     HALVES,
     INTERLEAVED,
     MAX_LENGTH,
+    OUTPUT_AXES,
     Formula,
     Node,
     mistake,
+    names_in,
     parsed,
+    reads_with_index,
 )
 from autogemm.support.errors import EpilogueError
 
@@ -34,7 +37,7 @@ constexpr continue decltype default delete do double else enum explicit export e
 for friend goto if inline int long mutable namespace new noexcept nullptr operator private protected
 public register return short signed sizeof static struct switch template this throw true try typedef
 typeid typename union unsigned using virtual void volatile while relu gelu gelu_tanh silu sigmoid
-tanh exp abs min max clamp tanhf expf fabsf fminf fmaxf f32 f16 bf16 aux
+tanh exp abs min max clamp tanhf expf fabsf fminf fmaxf f32 f16 bf16
 """
 _TAKEN = frozenset(_WORDS.split())
 
@@ -56,7 +59,8 @@ _GATES = {Gate.HALVES: HALVES, Gate.INTERLEAVED: INTERLEAVED}
 
 @dataclass(frozen=True, slots=True)
 class EpilogueInput:
-    """An input of the user's: its name, its index (empty for one value), and its type if declared.
+    """An input of the user's, or the second output: its name, its index (empty for one value), and
+    its type if declared.
 
     Arrays are packed; without a declared type their elements are of C's type. One value is FP32.
     """
@@ -114,8 +118,22 @@ class Epilogue:
 
     @property
     def root(self) -> Node:
-        """The tree of the expression."""
+        """The tree of the expression of C, which may read the second output by its name."""
         return self._formula.root
+
+    @property
+    def output(self) -> EpilogueInput | None:
+        """The second output, a packed matrix of as many elements as C; None where there is none."""
+        if self._formula.output is None:
+            return None
+        name, _ = self._formula.output
+        return EpilogueInput(name, OUTPUT_AXES, self._types.get(name))
+
+    @property
+    def output_root(self) -> Node:
+        """The tree of the second output, which there is."""
+        assert self._formula.output is not None
+        return self._formula.output[1]
 
     @property
     def functions(self) -> frozenset[str]:
@@ -129,8 +147,7 @@ class Epilogue:
     @property
     def gate(self) -> Gate:
         """Which two columns of the product make one of C; none where it is one."""
-        read = {one.axes for one in self._formula.reads if one.name == "acc"}
-        return next((gate for gate, axes in _GATES.items() if read == set(axes)), Gate.NONE)
+        return _gate(self.text)
 
     @property
     def num_columns(self) -> int:
@@ -138,17 +155,25 @@ class Epilogue:
         return 1 if self.gate is Gate.NONE else 2
 
     @property
+    def takes_batches(self) -> bool:
+        """Whether several products may be one launch: neither gated nor with a second output."""
+        return self.gate is Gate.NONE and self.output is None
+
+    @property
     def inputs(self) -> tuple[EpilogueInput, ...]:
         """The inputs of the user's, in the order of the text."""
         if self.is_plain:
             return ()
-        known = {element.label: element for element in INPUT_TYPES}
-        types = {name: known[kind] for name, kind in self._formula.types}
         return tuple(
-            EpilogueInput(one.name, one.axes, types.get(one.name))
+            EpilogueInput(one.name, one.axes, self._types.get(one.name))
             for one in self._formula.reads
             if one.name not in BUILT_IN
         )
+
+    @property
+    def arrays(self) -> tuple[EpilogueInput, ...]:
+        """The inputs, and behind them the second output where there is one."""
+        return self.inputs if self.output is None else (*self.inputs, self.output)
 
     def input_bytes(self, m: int, n: int, dtype: DType) -> int:
         """Bytes of all arrays that it reads beside A, B and C."""
@@ -158,15 +183,25 @@ class Epilogue:
             total += rows * columns * one.element(dtype).size_bytes
         return total
 
+    def output_bytes(self, m: int, n: int, dtype: DType) -> int:
+        """Bytes of the second output, 0 where there is none."""
+        return 0 if self.output is None else m * n * self.output.element(dtype).size_bytes
+
     def in_dtype(self, dtype: DType) -> "Epilogue":
         """The same epilogue with no type declared that arrays have anyway."""
         formula = self._formula
-        defaults = {one.name: replace(one, declared=None).element(dtype) for one in self.inputs}
-        plain = {one.name for one in self.inputs if one.declared is defaults[one.name]}
+        defaults = {one.name: replace(one, declared=None).element(dtype) for one in self.arrays}
+        plain = {one.name for one in self.arrays if one.declared is defaults[one.name]}
         if not plain:
             return self
         types = tuple(pair for pair in formula.types if pair[0] not in plain)
-        return Epilogue(Formula(formula.root, types).text)
+        return Epilogue(replace(formula, types=types).text)
+
+    @property
+    def _types(self) -> dict[str, Element]:
+        """The types that were declared, by name."""
+        known = {element.label: element for element in INPUT_TYPES}
+        return {name: known[kind] for name, kind in self._formula.types}
 
     @property
     def _formula(self) -> Formula:
@@ -192,6 +227,7 @@ def _checked(text: str) -> Formula:
     formula = parsed(text)
     axes: dict[str, str] = {}
     _require_acc(text, [one.axes for one in formula.reads if one.name == "acc"])
+    _check_output(text, formula)
     for one in formula.reads:
         if one.name == "acc":
             axes["acc"] = ""
@@ -204,11 +240,12 @@ def _checked(text: str) -> Formula:
             if one.axes != BUILT_IN[one.name]:
                 index = f"[{BUILT_IN[one.name]}]" if BUILT_IN[one.name] else "without an index"
                 raise _wrong(text, one.name, f"{one.name} is read {index}")
-        elif not _NAME.fullmatch(one.name) or one.name in _TAKEN:
+        elif not _NAME.fullmatch(one.name) or one.name in (*_TAKEN, "aux"):
             rule = f"{one.name!r} cannot name an input: take a lower-case word such as bias"
             raise _wrong(text, one.name, rule)
-    if len(axes.keys() - BUILT_IN.keys()) > MAX_INPUTS:
-        raise mistake(text, 0, f"it reads more than {MAX_INPUTS} inputs")
+    num_inputs = MAX_INPUTS - (formula.output is not None)
+    if len(axes.keys() - BUILT_IN.keys()) > num_inputs:
+        raise mistake(text, 0, f"it reads more than {num_inputs} inputs")
     known = {element.label for element in INPUT_TYPES}
     for name, kind in formula.types:
         if name in BUILT_IN:
@@ -216,9 +253,16 @@ def _checked(text: str) -> Formula:
         if kind not in known:
             rule = f"unknown type {kind!r}; inputs are {' '.join(sorted(known))}"
             raise _wrong(text, kind, rule, last=True)
-        if not axes[name] and kind != Element.F32.label:
+        if axes.get(name) == "" and kind != Element.F32.label:
             raise _wrong(text, kind, f"{name} is one value, which is f32", last=True)
     return formula
+
+
+@lru_cache(maxsize=256)
+def _gate(text: str) -> Gate:
+    """The gate of an epilogue's canonical text, which every shape of a problem asks for."""
+    read = {one.axes for one in _checked(text or PLAIN_TEXT).reads if one.name == "acc"}
+    return next((gate for gate, axes in _GATES.items() if read == set(axes)), Gate.NONE)
 
 
 def _require_acc(text: str, found: list[str]) -> None:
@@ -236,6 +280,24 @@ def _require_acc(text: str, found: list[str]) -> None:
             raise _wrong(text, "acc", rule)
     rule = "of two columns acc has the index [n] and [n + N], or [2 * n] and [2 * n + 1]"
     raise _wrong(text, "acc", rule, last=True)
+
+
+def _check_output(text: str, formula: Formula) -> None:
+    """Raise UsageError unless the second output is none, or one that C's expression may read."""
+    if formula.output is None:
+        return
+    name, root = formula.output
+    if not _NAME.fullmatch(name) or name in (*_TAKEN, *BUILT_IN):
+        rule = f"{name!r} cannot name an output: take a lower-case word such as aux"
+        raise mistake(text, 0, rule)
+    if name in names_in(root):
+        raise _wrong(text, name, f"{name} is written, and is none of its own inputs", last=True)
+    if "acc" not in names_in(root):
+        raise mistake(text, 0, f"{name} does not read acc, the element of op(A) op(B)")
+    if not {"acc", name} & names_in(formula.root):
+        raise mistake(text, 0, f"the expression of C reads neither acc nor {name}")
+    if name in reads_with_index(formula.root):
+        raise _wrong(text, name, f"{name} is read without an index: its value in FP32", last=True)
 
 
 def _wrong(text: str, word: str, rule: str, *, last: bool = False) -> EpilogueError:

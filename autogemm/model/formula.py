@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from autogemm.support.errors import EpilogueError, UsageError
 
@@ -22,6 +23,8 @@ FUNCTIONS = {
 }
 # Indices that an array may have, as they are written.
 AXES = ("m", "n", "m, n")
+# That of a second output.
+OUTPUT_AXES = "m, n"
 # Columns of a product that is twice as wide as C, of which an element of C takes two.
 HALVES = ("n", "n + N")
 INTERLEAVED = ("2 * n", "2 * n + 1")
@@ -62,29 +65,41 @@ class Apply:
 
 
 Node = Number | Read | Apply
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A parsed text: the tree, and the type that was declared for each of some names."""
+    """A parsed text: the tree of C, the type that was declared for each of some names, and the
+    second output where there is one, its name and its tree. C's tree reads that by its name.
+    """
 
     root: Node
     types: tuple[tuple[str, str], ...] = ()
+    output: tuple[str, Node] | None = None
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """What is read, each once, in the order of the text."""
-        return tuple(dict.fromkeys(_reads(self.root)))
+        """What is read beside the second output, each once, in the order of the text."""
+        name = self.output[0] if self.output else ""
+        return tuple(one for one in dict.fromkeys(self._all(_reads)) if one.name != name)
 
     @property
     def functions(self) -> frozenset[str]:
         """Functions that are called."""
-        return frozenset(one for one in _applied(self.root) if one in FUNCTIONS)
+        return frozenset(one for one in self._all(_applied) if one in FUNCTIONS)
 
     @property
     def text(self) -> str:
         """The canonical text: the same for all ways to write the same tree."""
-        return "; ".join([written(self.root), *(f"{name}: {kind}" for name, kind in self.types)])
+        parts = [written(self.root), *(f"{name}: {kind}" for name, kind in self.types)]
+        if self.output:
+            parts.insert(0, f"{self.output[0]}[{OUTPUT_AXES}] = {written(self.output[1])}")
+        return "; ".join(parts)
+
+    def _all(self, found_in: Callable[[Node], list[Found]]) -> list[Found]:
+        """What is found in the tree of the second output, then in that of C."""
+        return [*(found_in(self.output[1]) if self.output else ()), *found_in(self.root)]
 
 
 def parsed(text: str) -> Formula:
@@ -138,6 +153,16 @@ def written(
     return text_of(root, _SUM)
 
 
+def names_in(node: Node) -> frozenset[str]:
+    """All names that a tree reads."""
+    return frozenset(one.name for one in _reads(node))
+
+
+def reads_with_index(node: Node) -> frozenset[str]:
+    """The names that a tree reads with an index."""
+    return frozenset(one.name for one in _reads(node) if one.axes)
+
+
 def _reads(node: Node) -> list[Read]:
     if isinstance(node, Apply):
         return [one for arg in node.args for one in _reads(arg)]
@@ -169,11 +194,14 @@ class _Parser:
     def whole(self) -> Formula:
         if self._next.kind == "end":
             raise mistake(self._text, 0, "is empty; write for example relu(acc + bias[n])")
-        root = self._sum()
+        output, root = None, self._sum()
         if self._next.text == "=":
-            rule = "a second output (NAME[m, n] = ...) is not supported; write one expression for C"
-            raise self._refused(rule)
-        order = list(dict.fromkeys(one.name for one in _reads(root)))
+            output = self._output(root)
+            root = self._sum()
+        if self._next.text == "=":
+            raise self._refused("there is one second output, and it comes first")
+        order = [one.name for one in Formula(root, output=output).reads]
+        order = list(dict.fromkeys([output[0], *order] if output else order))
         types: dict[str, str] = {}
         while self._takes(";"):
             token = self._next
@@ -184,7 +212,18 @@ class _Parser:
         if self._next.kind != "end":
             raise self._refused("expected an operator or the end")
         pairs = sorted(types.items(), key=lambda one: order.index(one[0]))
-        return Formula(root, tuple(pairs))
+        return Formula(root, tuple(pairs), output)
+
+    def _output(self, target: Node) -> tuple[str, Node]:
+        """The second output, whose target has been read: its name and its tree."""
+        if not isinstance(target, Read) or target.axes != OUTPUT_AXES:
+            raise self._refused(f"a second output is written NAME[{OUTPUT_AXES}] = ...")
+        self._expect("=")
+        root = self._sum()
+        if not self._takes(";"):
+            rule = f"expected ';' and the expression of C, as in ...; gelu({target.name})"
+            raise self._refused(rule)
+        return target.name, root
 
     def _split(self) -> list[_Token]:
         tokens, at, end = [], 0, len(self._text.rstrip())

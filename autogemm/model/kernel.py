@@ -11,7 +11,7 @@ from autogemm.model.problem import Layout
 from autogemm.model.signature import Argument, Signature, gemm_signature
 from autogemm.support.limits import Count, Line, SourceText, Word
 
-# What the kernel that multiplies is called in families that ship.
+# The name of the kernel that multiplies in families that ship.
 MAIN_KERNEL = "gemm_kernel"
 # Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares itself.
 DEFAULT_SMEM_BYTES = 47 * 1024
@@ -45,9 +45,8 @@ class TensorMap:
 
     ``matrix`` is ``A``, ``B``, ``C`` or ``workspace``, and the first element lies ``offset_bytes``
     into it. Extents and box are (columns, rows), contiguous first, and ``ld`` the distance of rows,
-    in elements; ``swizzle_bytes`` is 0, 32, 64 or 128. Of a batch there are ``matrices``, each
-    ``matrix_ld`` elements behind the one before: a third dimension, with a box of 1. None for one
-    product.
+    in elements; ``swizzle_bytes`` is 0, 32, 64 or 128. A batch has ``matrices``, each ``matrix_ld``
+    elements after the previous one: a third dimension, with a box of 1. None for one product.
     """
 
     name: str
@@ -69,19 +68,26 @@ class Extra:
     ``count`` is the number of elements of an array and None for one value. With ``neutral`` in all
     of them the kernels compute the plain GEMM, which is what is tuned and verified. An input of the
     problem's epilogue (``is_input``) has values of its own instead: one value is ``neutral``,
-    arrays are random.
+    arrays are random. Its second output (``is_output``) is written.
     """
 
     argument: Argument
     count: int | None
     neutral: float
     is_input: bool = False
+    is_output: bool = False
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it comes with the problem's epilogue, not with the family."""
+        return self.is_input or self.is_output
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """The launches that make one GEMM, in order, and what their arguments are made of: the device
-    workspace that they share, tensor maps, a family's own arguments, and whether they take a batch.
+    workspace that they share, tensor maps, a family's own arguments, and whether they take a batch
+    or groups.
     """
 
     launches: tuple[Launch, ...]
@@ -89,10 +95,11 @@ class LaunchPlan:
     tensor_maps: tuple[TensorMap, ...] = ()
     extras: tuple[Extra, ...] = ()
     batched: bool = False
+    grouped: bool = False
 
     @property
     def arrays(self) -> tuple[Extra, ...]:
-        """Those of a family's own arguments that are arrays."""
+        """Those of a family's own arguments and of the epilogue's that are arrays."""
         return tuple(extra for extra in self.extras if extra.count is not None)
 
     @property
@@ -103,6 +110,7 @@ class LaunchPlan:
             workspace=self.workspace_bytes > 0,
             tensor_maps=[one.name for one in self.tensor_maps],
             batched=self.batched,
+            grouped=self.grouped,
         )
 
     @property
@@ -116,7 +124,8 @@ class LaunchPlan:
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """Emitted CUDA text. What is timed is what is exported: identity is the text's sha256."""
+    """Emitted CUDA text. The exported text is the one that was timed: its identity is the sha256 of
+    the text."""
 
     family: Word
     template_sha256: Line

@@ -6,8 +6,9 @@ from enum import StrEnum
 from typing import Annotated, Self
 
 from autogemm.model.batch import ONE, Batch
-from autogemm.model.dtypes import DType
-from autogemm.model.epilogue import PLAIN, Epilogue
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.epilogue import PLAIN, Epilogue, EpilogueInput
+from autogemm.model.groups import NONE, Groups
 from autogemm.support.errors import UsageError
 from autogemm.support.limits import Finite, Named
 
@@ -41,9 +42,13 @@ class Problem:
     With an ``epilogue`` C is what its expression makes of op(A) @ op(B) instead. Where that is
     gated, op(B) has 2 N columns, of which two make one of C.
     With a ``batch`` there are several such products, of the same sizes, in one launch.
+    With ``groups`` the rows of A and C belong to groups, one group's behind the other's, and each
+    group has a B of its own, one behind the other without a gap; rows behind the last group's are
+    left as they are.
     A leading dimension of 0 means packed and is replaced by the number of columns stored.
     Raises UsageError for a size below 1, a leading dimension below its number of columns, matrices
-    of a batch that overlap, and an alpha or beta that the epilogue does not read.
+    of a batch that overlap, groups of a problem that cannot have them, and an alpha or beta that
+    the epilogue does not read.
     """
 
     m: int
@@ -58,6 +63,7 @@ class Problem:
     beta: Finite = 0.0
     epilogue: Annotated[Epilogue, Named(Epilogue.parse)] = PLAIN
     batch: Annotated[Batch, Named(Batch.parse)] = ONE
+    groups: Annotated[Groups, Named(Groups.parse)] = NONE
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
@@ -76,6 +82,25 @@ class Problem:
         object.__setattr__(self, "batch", self.batch.completed(self.own_rows))
         if not self.epilogue.is_plain:
             self._check_epilogue()
+        if not self.groups.is_none:
+            self._check_groups()
+
+    def _check_groups(self) -> None:
+        if self.layout.trans_a:
+            raise UsageError(
+                f"groups are rows of A as it is stored: layout {self.layout} has them as columns"
+            )
+        if not self.batch.is_one:
+            raise UsageError(f"a problem has groups or a batch: leave out --batch {self.batch}")
+        if self.epilogue.output is not None:
+            raise UsageError(
+                f"{self.epilogue.output.label} is written for one product: leave out the groups "
+                f"{self.groups}, or {self.epilogue.output.name}"
+            )
+        if self.used_rows > self.m:
+            raise UsageError(
+                f"groups {self.groups} have {self.used_rows} rows, which is more than M = {self.m}"
+            )
 
     def _check_epilogue(self) -> None:
         for name, neutral in (("alpha", 1.0), ("beta", 0.0)):
@@ -89,13 +114,37 @@ class Problem:
                 f"the epilogue {self.epilogue} takes two columns of one product: "
                 f"leave out the batch of {self.batch.count}"
             )
+        if self.epilogue.output is not None:
+            self._check_output(self.epilogue.output)
         object.__setattr__(self, "epilogue", self.epilogue.in_dtype(self.dtype))
+
+    def _check_output(self, output: EpilogueInput) -> None:
+        if not self.batch.is_one:
+            raise UsageError(
+                f"all products of a batch would write the same {output.label}: leave out the batch "
+                f"of {self.batch.count}, or {output.name}"
+            )
+        known = (self.dtype.c, Element.F32)
+        if output.element(self.dtype) not in known:
+            raise UsageError(
+                f"{output.label} is {' or '.join(dict.fromkeys(map(str, known)))} where dtype is "
+                f"{self.dtype}, got {output.declared}"
+            )
 
     @property
     def reads_c(self) -> bool:
         """Whether the old C is read; never where a beta that the epilogue reads is 0."""
         scaled = not self.epilogue.reads("beta") or self.beta != 0.0
         return self.epilogue.reads("c") and scaled
+
+    @property
+    def of_output(self) -> "Problem":
+        """A plain problem whose C is as the second output of this one: packed, of its type."""
+        output = self.epilogue.output
+        assert output is not None, "there is a second output"
+        types = (self.dtype.ab, output.element(self.dtype))
+        dtype = next(one for one in DType if (one.ab, one.c) == types)
+        return replace(self.plain_product, n=self.n, ldb=0, ldc=0, dtype=dtype)
 
     def with_epilogue(self, epilogue: Epilogue) -> Self:
         """The problem with that epilogue, without a factor that it does not read; the rows of B are
@@ -143,8 +192,17 @@ class Problem:
         return (a, b, c)
 
     @property
+    def used_rows(self) -> int:
+        """Rows of C that are computed: all, or those that belong to a group."""
+        return self.m if self.groups.is_none else self.groups.used_rows(self.m)
+
+    @property
     def stacked_rows(self) -> tuple[int, int, int]:
-        """Rows of A, B and C as stored, from the first product's first to the last one's last."""
+        """Rows of A, B and C as stored, from the first product's or group's first to the last one's
+        last.
+        """
+        if not self.groups.is_none:
+            return (self.m, self.groups.count * self.b_shape[0], self.m)
         between = self.batch.count - 1
         a, b, c = (
             between * rows + own for rows, own in zip(self.batch_rows, self.own_rows, strict=True)
@@ -153,7 +211,9 @@ class Problem:
 
     @property
     def num_matrices(self) -> tuple[int, int, int]:
-        """How many A, B and C there are: 1 where all products share it."""
+        """How many A, B and C there are: 1 where all products share it, a B for each group."""
+        if not self.groups.is_none:
+            return (1, self.groups.count, 1)
         a, b, c = (self.batch.count if rows else 1 for rows in self.batch_rows)
         return (a, b, c)
 
@@ -165,9 +225,9 @@ class Problem:
     @property
     def flops(self) -> int:
         """Multiply and add counted separately: 2 * M * N * K of each product, twice that of a gated
-        one.
+        one; M without the rows that belong to no group.
         """
-        return 2 * self.m * self.n * self.k * self.epilogue.num_columns * self.batch.count
+        return 2 * self.used_rows * self.n * self.k * self.epilogue.num_columns * self.batch.count
 
     @property
     def operand_bytes(self) -> int:
@@ -178,13 +238,16 @@ class Problem:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that must move at least: A, B and inputs of the epilogue read, C written, each
-        element once.
+        """Bytes that must move at least: A, B and inputs of the epilogue read, C and a second
+        output written, each element once; nothing for groups without rows.
         """
         a, b, c = self.num_matrices
-        inputs = self.k * (a * self.m + b * self.n * self.epilogue.num_columns)
-        own = self.epilogue.input_bytes(self.m, self.n, self.dtype)
-        result = c * self.m * self.n * self.dtype.c.size_bytes
+        if not self.groups.is_none:
+            b = self.groups.num_used(self.m)
+        inputs = self.k * (a * self.used_rows + b * self.n * self.epilogue.num_columns)
+        own = self.epilogue.input_bytes(self.used_rows, self.n, self.dtype)
+        own += self.epilogue.output_bytes(self.m, self.n, self.dtype)
+        result = c * self.used_rows * self.n * self.dtype.c.size_bytes
         return inputs * self.dtype.ab.size_bytes + result + own
 
     @property
@@ -211,6 +274,8 @@ class Problem:
         ]
         if not self.batch.is_one:
             parts.append(f"batch={self.batch}")
+        if not self.groups.is_none:
+            parts.append(f"groups={self.groups}")
         if self.alpha != 1.0:
             parts.append(f"alpha={self.alpha:g}")
         if self.beta != 0.0:

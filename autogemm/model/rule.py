@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 Size = tuple[int, int, int]
 
-# What a tree may ask for, as it is written in C.
+# Quantities that a tree may compare, as they are written in C.
 FEATURES = ("M", "N", "K", "M * N", "M * N * K")
 
 

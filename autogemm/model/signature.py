@@ -18,6 +18,7 @@ class ArgumentKind(Enum):
     SIZE = auto()
     LEADING_DIMENSION = auto()
     BATCH = auto()
+    GROUPS = auto()
     FACTOR = auto()
     MATRIX = auto()
     EXTRA = auto()
@@ -45,7 +46,8 @@ KERNEL_NAMES: CNames = {element: element.c_name for element in Element}
 class Argument:
     """One argument of a kernel: an int, a number or an array of an element type, a tensor map.
 
-    ``type`` is None for an int and for a tensor map. Arrays but C and the workspace are only read.
+    ``type`` is None for an int, an array of them, and a tensor map. Arrays but C and the workspace
+    are only read.
     """
 
     name: str
@@ -151,14 +153,17 @@ def gemm_signature(
     workspace: bool = False,
     tensor_maps: Sequence[str] = (),
     batched: bool = False,
+    grouped: bool = False,
 ) -> Signature:
-    """The signature of a GEMM's kernels: the problem's arguments, those of a batch where there is
-    one, a family's own ones, then the workspace and the tensor maps where there are any.
+    """The signature of a GEMM's kernels: the problem's arguments, those of a batch or of groups
+    where there are any, a family's own ones, then the workspace and the tensor maps where there are
+    any.
     """
     return Signature(
         (
             *_GEMM,
             *(_BATCH if batched else ()),
+            *(_GROUPS if grouped else ()),
             *extras,
             *([_WORKSPACE] if workspace else []),
             *(Argument(name, ArgumentKind.TENSOR_MAP, "tiles for TMA") for name in tensor_maps),
@@ -167,8 +172,12 @@ def gemm_signature(
 
 
 def extents(problem: Problem) -> dict[str, int]:
-    """The problem's sizes, leading dimensions and batch, by the names of their arguments."""
+    """The problem's sizes, leading dimensions, batch and number of groups, by the names of their
+    arguments.
+    """
     found = {one.name: getattr(problem, one.name.lower()) for one in PLAIN.of_kind(*EXTENT_KINDS)}
+    if not problem.groups.is_none:
+        return found | {GROUPS: problem.groups.count}
     return found if problem.batch.is_one else found | batch_extents(problem)
 
 
@@ -215,6 +224,12 @@ _BATCH = (
     *(_rows_of(name) for name in ("A", "B", "C")),
 )
 BATCH_NAMES = tuple(argument.name for argument in _BATCH)
+GROUPS, OFFSETS = "groups", "offsets"
+_FIRST_ROWS = "the first row of each group in A and C, then the one behind the last group's"
+_GROUPS = (
+    Argument(GROUPS, ArgumentKind.GROUPS, "groups of rows, each with a B of its own"),
+    Argument(OFFSETS, ArgumentKind.GROUPS, _FIRST_ROWS, is_array=True, is_const=True),
+)
 _ZEROED = "device memory, zero at its first use"
 _WORKSPACE = Argument("workspace", ArgumentKind.WORKSPACE, _ZEROED, Element.F32, is_array=True)
 PLAIN = gemm_signature()

@@ -5,7 +5,7 @@ import math
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 
-# What a difference in kind counts, in doublings of one extent.
+# The weight of a difference in kind, in doublings of one extent.
 OPERAND_TRANSPOSED = 0.5
 ALIGNMENT_LOST = 1.0
 ARCHITECTURE_CHANGED = 1.0
@@ -33,6 +33,8 @@ def distance(problem: Problem, device: Device, other: Problem, other_device: Dev
     steps = [_size(getattr(problem, one)) - _size(getattr(other, one)) for one in ("m", "n", "k")]
     # A batch fills a GPU as a larger C does.
     steps.append(math.log2(problem.batch.count / other.batch.count))
+    # Rows of many groups are many short products.
+    steps.append(math.log2(max(1, problem.groups.count) / max(1, other.groups.count)))
     steps += [
         weight * math.log2(max(1, getattr(device, name)) / max(1, getattr(other_device, name)))
         for name, weight in DEVICE_WEIGHTS.items()

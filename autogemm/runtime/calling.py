@@ -88,7 +88,7 @@ def multiply(  # noqa: PLR0912, PLR0913, PLR0917  # as it is known: operands, re
             plan.close()
         plan = _plans.by_key[key] = _planned(library, a, b, out, tune, products)
     if out is None:
-        out = _empty(library, plan.shape, a)
+        out = result_like(library, plan.shape, a)
         address_c = library.address(out)
     if c is not None and c is not out and beta:
         _copy(c, out)
@@ -116,7 +116,7 @@ def _fused(  # noqa: PLR0913, PLR0917  # as multiply
     """`multiply` with an epilogue, of which all is checked."""
     library = library_of(a)
     require_inputs(epilogue, inputs)
-    arrays = {one.name: inputs[one.name] for one in epilogue.inputs if one.axes}
+    arrays = {one.name: inputs[one.name] for one in epilogue.arrays if one.axes}
     for name, one in {"b": b, **({} if out is None else {"out": out}), **arrays}.items():
         _require_same_library(library, one, name)
     if c is not None or (out is None and epilogue.reads("c")):
@@ -128,9 +128,9 @@ def _fused(  # noqa: PLR0913, PLR0917  # as multiply
     if shape[-1] % epilogue.num_columns:
         raise UsageError(f"{epilogue} takes two columns of a @ b for each, and b has {shape[-1]}")
     shape = (*shape[:-1], shape[-1] // epilogue.num_columns)
-    out = _empty(library, shape, a) if out is None else out
+    out = result_like(library, shape, a) if out is None else out
     memory_c = library.memory(out)
-    dtype = products.of(_dtype_of(memory_a, memory_b, memory_c, shape))
+    dtype = products.of(same_dtype(memory_a, memory_b, memory_c, shape))
     call = call_for(
         Strided("a", memory_a.shape, memory_a.strides),
         Strided("b", memory_b.shape, memory_b.strides),
@@ -147,9 +147,12 @@ def _fused(  # noqa: PLR0913, PLR0917  # as multiply
     problem = as_aligned(call, (memory_a.address, memory_b.address, memory_c.address))
     alpha, beta = factors
     problem = replace(problem, alpha=alpha, beta=beta, epilogue=epilogue)
-    placed = placed_inputs(library, problem, inputs, memory_c.address)
+    matrices = {"a": memory_a.address, "b": memory_b.address, "out": memory_c.address}
+    placed = placed_inputs(library, problem, inputs, matrices)
     where = gpu(memory_a.device, products is Products.EMULATED)
-    plan = _fused_plan(call, problem, where, shape, tune)
+    # Leading dimensions of the stand-in say which code is needed; the arrays' own are passed.
+    own = replace(call.problem, alpha=alpha, beta=beta, epilogue=epilogue)
+    plan = plan_of(where, problem, replace(call, problem=own), shape, tune)
     if fused_key is not None:
         _plans.fused[fused_key] = plan
     plan.give(placed)
@@ -192,13 +195,17 @@ def _fused_again(  # noqa: PLR0913, PLR0917  # as multiply
 ) -> Any:
     """Launch a plan on other memory of the same kind; None where that has to be looked at."""
     library = LIBRARIES[type(a)]
-    result = _empty(library, plan.shape, a) if out is None else out
+    result = result_like(library, plan.shape, a) if out is None else out
     address = library.address(result)
     placed = {
         EPILOGUE_PREFIX + name: one if isinstance(one, int | float) else library.address(one)
         for name, one in inputs.items()
     }
     if address in placed.values() or (out is None and address & 15):
+        return None
+    # Only a second output makes arrays that begin at one place a mistake.
+    places = (library.address(a), library.address(b), *placed.values())
+    if plan.writes_output and len(set(places)) < len(places):
         return None
     plan.give(placed)
     find_stream = library.stream
@@ -207,22 +214,20 @@ def _fused_again(  # noqa: PLR0913, PLR0917  # as multiply
     return result
 
 
-def _fused_plan(
-    call: Call, problem: Problem, where: Gpu, shape: tuple[int, ...], tune: bool | float
+def plan_of(
+    where: Gpu, problem: Problem, call: Call, shape: tuple[int, ...], tune: bool | float
 ) -> Plan:
-    """The plan of a problem, of which each thread has one."""
-    key = (problem, where.index, where.emulation)
+    """The plan of a call whose kernel is that of ``problem``; each thread has one."""
+    key = (problem, call, where.index, where.emulation)
     plan = _plans.by_key.get(key)
     if plan is not None and (plan.is_tuned or not tune):
         return plan
     if tune and not where.chooser.is_tuned(problem):
         _tune(where, problem, tune)
     is_tuned = bool(tune) and where.chooser.is_tuned(problem)
-    plan = Plan(
-        where, replace(call, problem=problem), where.kernel(problem), shape, is_tuned=is_tuned
-    )
     if len(_plans.by_key) >= MAX_PLANS:
         _forget_plans()
+    plan = Plan(where, call, where.kernel(problem), shape, is_tuned=is_tuned)
     _plans.by_key[key] = plan
     return plan
 
@@ -258,7 +263,7 @@ def _planned(  # noqa: PLR0913, PLR0917  # as multiply
     memory_a, memory_b = library.memory(a), library.memory(b)
     shape = product_shape(memory_a.shape, memory_b.shape)
     memory_c = library.memory(out) if out is not None else _as_new(memory_a, shape)
-    dtype = products.of(_dtype_of(memory_a, memory_b, memory_c, shape))
+    dtype = products.of(same_dtype(memory_a, memory_b, memory_c, shape))
     where = gpu(memory_a.device, products is Products.EMULATED)
     if not prod(shape) or not memory_a.shape[-1]:
         return Plan(where, None, None, shape, is_tuned=True)
@@ -283,7 +288,7 @@ def _as_new(like: Memory, shape: tuple[int, ...]) -> Memory:
     return Memory(shape, packed(shape), like.element, like.device, address=0)
 
 
-def _dtype_of(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType:
+def same_dtype(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType:
     """Return the GEMM's dtype. Raises UsageError for arrays that do not go together."""
     for name, one in (("b", b), ("out", c)):
         if one.device != a.device:
@@ -305,7 +310,8 @@ def _require_same_library(library: Library, array: Any, name: str) -> None:
         )
 
 
-def _empty(library: Library, shape: tuple[int, ...], like: Any) -> Any:
+def result_like(library: Library, shape: tuple[int, ...], like: Any) -> Any:
+    """A new array of that shape. Raises UsageError where the library's arrays cannot be made."""
     if library.empty is None:
         raise UsageError(
             f"gemm cannot make arrays of {library.name}: give out, of the shape {list(shape)}"

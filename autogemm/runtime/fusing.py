@@ -11,30 +11,49 @@ from autogemm.support.errors import UsageError
 
 
 def require_inputs(epilogue: Epilogue, inputs: Mapping[str, Any]) -> None:
-    """Raise UsageError unless the inputs are those that the epilogue reads."""
-    names = [one.name for one in epilogue.inputs]
+    """Raise UsageError unless these are the inputs of the epilogue, and its second output."""
+    names = [one.name for one in epilogue.arrays]
     if missing := [name for name in names if name not in inputs]:
-        raise UsageError(f"the epilogue {epilogue} reads {missing[0]}: give it, {missing[0]}=...")
+        is_output = epilogue.output is not None and missing[0] == epilogue.output.name
+        verb = "writes" if is_output else "reads"
+        raise UsageError(f"the epilogue {epilogue} {verb} {missing[0]}: give it, {missing[0]}=...")
     if unknown := [name for name in inputs if name not in names]:
         what = f"the epilogue {epilogue} does not read it" if names else "there is no epilogue"
         raise UsageError(f"unexpected argument {unknown[0]!r}: {what}")
 
 
 def placed_inputs(
-    library: Library, problem: Problem, inputs: Mapping[str, Any], out_address: int
+    library: Library, problem: Problem, inputs: Mapping[str, Any], matrices: Mapping[str, int]
 ) -> dict[str, int | float]:
-    """Address or number of each input, by the name of its argument.
+    """Address or number of each input and of a second output, by the name of its argument.
 
-    Raises UsageError for an array of another shape, type or place than the problem's epilogue has.
+    ``matrices`` are the addresses of ``a``, ``b`` and ``out``. Raises UsageError for an array of
+    another shape, type or place than the problem's epilogue has.
     """
     found: dict[str, int | float] = {}
-    for one in problem.epilogue.inputs:
+    for one in problem.epilogue.arrays:
         value = inputs[one.name]
         name = EPILOGUE_PREFIX + one.name
         found[name] = _address(library, problem, one, value) if one.axes else float(value)
-        if one.axes and found[name] == out_address:
+        if one.axes and found[name] == matrices["out"] and one != problem.epilogue.output:
             raise UsageError(f"{one.name} is out: read it as c[m, n]")
+    if problem.epilogue.output is not None:
+        _require_apart(problem.epilogue, found, matrices)
     return found
+
+
+def _require_apart(
+    epilogue: Epilogue, placed: Mapping[str, int | float], matrices: Mapping[str, int]
+) -> None:
+    """Raise UsageError where the second output begins where another array does."""
+    assert epilogue.output is not None
+    address = placed[EPILOGUE_PREFIX + epilogue.output.name]
+    of_inputs = {
+        one.name: placed[EPILOGUE_PREFIX + one.name] for one in epilogue.inputs if one.axes
+    }
+    for name, other in {**matrices, **of_inputs}.items():
+        if other == address:
+            raise UsageError(f"{epilogue.output.name} is {name}: give it memory of its own")
 
 
 def _address(library: Library, problem: Problem, one: EpilogueInput, array: Any) -> int:

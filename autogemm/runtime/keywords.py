@@ -1,4 +1,4 @@
-"""What callers pass to the functions of the package, as values; a UsageError for anything else."""
+"""Converts arguments of the package's functions to values; raises UsageError for invalid ones."""
 
 import operator
 import os
@@ -12,6 +12,7 @@ from autogemm.model.batch import Batch
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
 from autogemm.tuning import TuneOptions
@@ -22,12 +23,13 @@ Place = str | os.PathLike[str]
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-def problem_of(
+def problem_of(  # noqa: PLR0913, PLR0917  # what makes a problem
     size: Size,
     layout: str | Layout = Layout.NN,
     dtype: str | DType = DType.F32,
     epilogue: str | Epilogue = "",
     batch: str | int | Batch = "",
+    groups: str | Groups = "",
     **more: float,
 ) -> Problem:
     """Return the problem that a size of any of its forms names; a `Problem` is itself.
@@ -40,12 +42,14 @@ def problem_of(
         epilogue = Epilogue.parse(text("epilogue", epilogue))
     if not isinstance(batch, Batch):
         batch = Batch.parse(text("batch", str(batch) if isinstance(batch, int) else batch))
+    if not isinstance(groups, Groups):
+        groups = Groups.parse(text("groups", groups))
     plain = Problem(*_extents(size), choice("layout", Layout, layout), parsed_dtype(dtype))
     given: dict[str, Any] = {
         name: number(name, value) if name in ("alpha", "beta") else whole(name, value)
         for name, value in more.items()
     }
-    return replace(plain, epilogue=epilogue, batch=batch, **given)
+    return replace(plain, epilogue=epilogue, batch=batch, groups=groups, **given)
 
 
 def parsed_dtype(dtype: object) -> DType:

@@ -154,6 +154,7 @@ class Plan:
         self._gpu = gpu
         self._streams: dict[int, _OnStream] = {}
         self._extras: list[int] = []
+        self.writes_output = call is not None and call.problem.epilogue.output is not None
         if call is None or kernel is None:
             return
         self._launch = gpu.driver.launch
@@ -172,9 +173,9 @@ class Plan:
         self._a, self._b, self._c = (self._values[name] for name in ("A", "B", "C"))
         self._workspace = self._values.get("workspace", ctypes.c_void_p())
         self._maps = [_PlacedMap(one, self._values[one.name]) for one in kernel.plan.tensor_maps]
-        # What a family takes beside a GEMM's arguments is neutral. Inputs of an epilogue are given.
+        # A family's additional arguments are neutral. Inputs of an epilogue are given.
         for extra in kernel.plan.arrays:
-            if extra.is_input:
+            if extra.is_given:
                 continue
             content = neutral_array(extra, problem.dtype).tobytes()
             address = gpu.driver.copy(gpu.context, content)
@@ -206,7 +207,9 @@ class Plan:
                     self._gpu.driver.relaunch(self._gpu.context, call)
 
     def give(self, inputs: Mapping[str, int | float]) -> None:
-        """Set inputs of the epilogue by the names of their arguments: addresses and numbers."""
+        """Set inputs of the epilogue and its second output by the names of their arguments:
+        addresses and numbers.
+        """
         for name, value in inputs.items():
             self._values[name].value = value
 

@@ -38,6 +38,7 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
     ``gemm(x, w.T, epilogue="gelu(acc + bias[n])", bias=b)``, its inputs by their names, packed.
     Then ``a`` and ``b`` are single matrices, and ``out`` holds the old C where that is read. A
     gated one, ``silu(acc[n]) * acc[n + N]``, makes a result of half as many columns as ``b`` has.
+    A second output, ``aux[m, n] = acc + bias[n]; gelu(aux)``, is written to the array of its name.
 
     Tensors of torch have gradients, vmap, autocast and ``torch.compile`` (docs/torch.md), and
     float32 is multiplied in TF32 where torch's own flag allows it. ``allow_emulation`` allows

@@ -9,6 +9,7 @@ from dataclasses import replace
 from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Fill, Objective
 from autogemm.runtime.keywords import (
@@ -45,6 +46,7 @@ def tune(  # noqa: PLR0913  # as the command's options
     beta: float = 0.0,
     epilogue: str | Epilogue = "",
     batch: str | int | Batch = "",
+    groups: str | Groups = "",
     gpu: str | int = _DEFAULT.gpu,
     require_gpu: bool = _DEFAULT.require_gpu,
     family: Place | Sequence[Place] = _DEFAULT.family,
@@ -74,15 +76,16 @@ def tune(  # noqa: PLR0913  # as the command's options
     """Search for the fastest kernel of a problem, store all trials, and return the result.
 
     ``size`` is ``4096``, ``"4096x256x1024"``, ``(4096, 256, 1024)`` or a `Problem`, which brings
-    its own layout, dtype, leading dimensions, factors, epilogue and batch. ``db`` is a path or URL,
-    by default the database of the command line. ``progress`` is True for a bar, False for none, or
-    a function that is given each event (`autogemm.tuning.Event`); by default there is a bar in
-    notebooks and on terminals. The other arguments are the options of ``autogemm tune``, under the
-    same names and with the same defaults:
+    its own layout, dtype, leading dimensions, factors, epilogue, batch and groups. ``db`` is a path
+    or URL, by default the database of the command line. ``progress`` is True for a bar, False for
+    none, or a function that is given each event (`autogemm.tuning.Event`); by default there is a
+    bar in notebooks and on terminals. The other arguments are the options of ``autogemm tune``,
+    under the same names and with the same defaults:
 
     - ``lda``, ``ldb``, ``ldc``: leading dimensions in elements, 0 is packed. ``epilogue``: an
       expression of ``acc`` in place of ``alpha`` and ``beta`` (docs/epilogues.md). ``batch``: how
-      many products of this size there are in one launch (docs/batched.md).
+      many products of this size there are in one launch (docs/batched.md). ``groups``: how the
+      rows are spread over groups with a B of their own (docs/grouped.md).
     - ``gpu``: an attached GPU by number or name, ``auto``, ``recorded`` or ``recorded:FILE``. Where
       ``auto`` finds no GPU the times are recorded and a warning says so, once; with
       ``require_gpu`` that is a DeviceError.
@@ -106,9 +109,8 @@ def tune(  # noqa: PLR0913  # as the command's options
     """
     options = options_of(locals())
     check_progress(progress)
-    problem = problem_of(
-        size, layout, dtype, epilogue, batch, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta
-    )
+    ld = {"lda": lda, "ldb": ldb, "ldc": ldc}
+    problem = problem_of(size, layout, dtype, epilogue, batch, groups, **ld, alpha=alpha, beta=beta)
 
     def notify(notice: str) -> None:
         if options.gpu == "auto":
@@ -133,7 +135,8 @@ def best(  # noqa: PLR0913  # filters, all by name
 ) -> ResultRow:
     """Return the best stored result of a size, or the newest result of any size.
 
-    ``size`` is that of `tune`; a `Problem` brings its own layout, dtype, epilogue and batch.
+    ``size`` is that of `tune`; a `Problem` brings its own layout, dtype, epilogue, batch and
+    groups.
     Measured results take precedence over recorded ones. ``gpu`` is any part of a GPU's name.
 
     Raises NotFoundError where nothing matches, UsageError for values that are not allowed, and
@@ -152,6 +155,7 @@ def best(  # noqa: PLR0913  # filters, all by name
             query = replace(query, layout=str(problem.layout), dtype=str(problem.dtype))
             query = replace(query, epilogue=problem.epilogue.text or "none")
             query = replace(query, batch=str(problem.batch) or "1")
+            query = replace(query, groups=str(problem.groups) or "none")
     with open_store(place("db", db), create=False) as store:
         rows = store.best(query)
     if not rows:

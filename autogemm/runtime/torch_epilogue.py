@@ -44,13 +44,20 @@ def result_of(
 
     ``arrays`` and ``numbers`` are its inputs in the order of the text.
     """
+    return results_of(epilogue, acc, arrays, numbers, alpha)[0]
+
+
+def results_of(
+    epilogue: Epilogue, acc: Any, arrays: Sequence[Any], numbers: Sequence[float], alpha: float
+) -> tuple[Any, Any]:
+    """What `result_of` says, and the second output, None where there is none."""
     left, values = iter(arrays), iter(numbers)
     given = {
         one.name: _VIEWS[one.axes](next(left)) if one.axes else next(values)
         for one in epilogue.inputs
     }
-    first, second = _columns(epilogue, acc)
-    given |= {"acc": first, SECOND: second, "alpha": alpha}
+    first, other = _columns(epilogue, acc)
+    given |= {"acc": first, SECOND: other, "alpha": alpha}
 
     def value_of(node: Node) -> Any:
         if isinstance(node, Number):
@@ -60,7 +67,12 @@ def result_of(
         return _OPERATIONS[node.op](*_tensors(node.op, [value_of(arg) for arg in node.args], acc))
 
     # A number alone has no shape.
-    return value_of(epilogue.root) + torch.zeros_like(first)
+    shaped = torch.zeros_like(first)
+    if epilogue.output is None:
+        return value_of(epilogue.root) + shaped, None
+    second = value_of(epilogue.output_root) + shaped
+    given[epilogue.output.name] = second
+    return value_of(epilogue.root) + shaped, second
 
 
 def _columns(epilogue: Epilogue, acc: Any) -> tuple[Any, Any]:
@@ -93,6 +105,13 @@ def split_inputs(
 def names_of(text: str) -> tuple[tuple[str, bool], ...]:
     """Return the inputs of an epilogue by name, and whether each is an array."""
     return tuple((one.name, bool(one.axes)) for one in Epilogue.parse(text).inputs)
+
+
+@functools.lru_cache(maxsize=256)
+def output_name(text: str) -> str:
+    """Return the name of an epilogue's second output; empty where there is none."""
+    output = Epilogue.parse(text).output
+    return output.name if output is not None else ""
 
 
 def _tensors(op: str, args: list[Any], like: Any) -> list[Any]:

@@ -8,7 +8,7 @@ import torch
 from autogemm.model.epilogue import Epilogue
 from autogemm.runtime.calling import multiply
 from autogemm.runtime.operands import Products
-from autogemm.runtime.torch_epilogue import names_of
+from autogemm.runtime.torch_epilogue import names_of, output_name
 from autogemm.support.errors import UsageError
 
 _SETTINGS = "float alpha=1.0, float beta=0.0, float tune=0.0, bool allow_emulation=False"
@@ -22,6 +22,8 @@ _SCHEMAS = (
     f"gemm_out(Tensor a, Tensor b, Tensor(z!) out, Tensor? c=None, {_SETTINGS}) -> ()",
     f"fused(Tensor a, Tensor b, {_FUSED}) -> Tensor",
     f"fused_out(Tensor a, Tensor b, Tensor(z!) out, {_FUSED}) -> ()",
+    f"fused_second(Tensor a, Tensor b, Tensor(z!) second, {_FUSED}) -> Tensor",
+    f"fused_outs(Tensor a, Tensor b, Tensor(z!) out, Tensor(y!) second, {_FUSED}) -> ()",
 )
 LIBRARY = torch.library.Library("autogemm", "DEF")
 for _schema in _SCHEMAS:
@@ -90,6 +92,34 @@ def _fused_into(  # noqa: PLR0913, PLR0917  # as the schema
     )
 
 
+def _fused_into_both(  # noqa: PLR0913, PLR0917  # as the schema
+    a: Any,
+    b: Any,
+    out: Any,
+    second: Any,
+    arrays: Sequence[Any],
+    numbers: Sequence[float],
+    epilogue: str,
+    alpha: float,
+    beta: float,
+    tune: float,
+    allow_emulation: bool,
+) -> Any:
+    left, values = iter(arrays), iter(numbers)
+    inputs = {name: next(left if is_array else values) for name, is_array in names_of(epilogue)}
+    return multiply(
+        *(a, b, out, alpha, beta),
+        tune=tune,
+        products=products_of(a, allow_emulation),
+        epilogue=epilogue,
+        inputs={**inputs, output_name(epilogue): second},
+    )
+
+
+def _fused_second(a: Any, b: Any, second: Any, *more: Any) -> Any:
+    return _fused_into_both(a, b, None, second, *more)
+
+
 def _without_result(function: Callable[..., Any]) -> Callable[..., None]:
     def call(*args: Any) -> None:
         function(*args)
@@ -116,17 +146,23 @@ def _new_fused(
     return result[..., : b.shape[-1] // Epilogue.parse(epilogue).num_columns].contiguous()
 
 
+def _new_with_second(a: Any, b: Any, second: Any, *more: Any) -> Any:
+    return _new_fused(a, b, *more)
+
+
 def _register() -> None:
     for name, call in {
         "gemm": _gemm,
         "gemm_out": _without_result(_into),
         "fused": _fused,
         "fused_out": _without_result(_fused_into),
+        "fused_second": _fused_second,
+        "fused_outs": _without_result(_fused_into_both),
     }.items():
         LIBRARY.impl(name, call, "CompositeExplicitAutograd")
-    for name, fake in {"gemm": _new, "fused": _new_fused}.items():
+    for name, fake in {"gemm": _new, "fused": _new_fused, "fused_second": _new_with_second}.items():
         torch.library.register_fake(f"autogemm::{name}", fake, lib=LIBRARY)
-    for name in ("gemm_out", "fused_out"):
+    for name in ("gemm_out", "fused_out", "fused_outs"):
         torch.library.register_fake(f"autogemm::{name}", lambda *args: None, lib=LIBRARY)
 
 

@@ -15,7 +15,7 @@ from autogemm.runtime import torch_rules
 from autogemm.runtime.calling import multiply
 from autogemm.runtime.fusing import require_inputs
 from autogemm.runtime.searching import DEFAULT_BUDGET_S
-from autogemm.runtime.torch_epilogue import names_of, split_inputs
+from autogemm.runtime.torch_epilogue import names_of, output_name, split_inputs
 from autogemm.runtime.torch_operator import OPS, products_of
 from autogemm.support.errors import UsageError
 
@@ -25,7 +25,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 torch_rules.register()
 
 
-def gemm(  # noqa: PLR0913, PLR0917  # as autogemm.gemm
+def gemm(  # noqa: PLR0911, PLR0913, PLR0917  # as autogemm.gemm
     a: Any,
     b: Any,
     out: Any,
@@ -48,7 +48,10 @@ def gemm(  # noqa: PLR0913, PLR0917  # as autogemm.gemm
         )
     tune_s = DEFAULT_BUDGET_S if tune is True else float(tune)
     settings = (float(alpha), float(beta), tune_s, allow_emulation)
-    _require_derivatives(out, (a, b, out, c, *inputs.values()))
+    second_name = _output_name(epilogue)
+    second = inputs.get(second_name)
+    written = {"out": out, second_name: second}
+    _require_derivatives(written, (a, b, out, c, *inputs.values()))
     if not epilogue and not inputs:
         if out is None:
             return OPS.gemm(a, b, c, *settings)
@@ -57,6 +60,11 @@ def gemm(  # noqa: PLR0913, PLR0917  # as autogemm.gemm
     if c is not None:
         raise UsageError("an epilogue reads the old C as c[m, n]: give it as out, and leave out c")
     arrays, numbers = split_inputs(_checked_names(epilogue, tuple(inputs)), inputs)
+    if second is not None:
+        if out is None:
+            return OPS.fused_second(a, b, second, arrays, numbers, epilogue, *settings)
+        OPS.fused_outs(a, b, out, second, arrays, numbers, epilogue, *settings)
+        return out
     if out is None:
         return OPS.fused(a, b, arrays, numbers, epilogue, *settings)
     OPS.fused_out(a, b, out, arrays, numbers, epilogue, *settings)
@@ -67,6 +75,11 @@ def gemm(  # noqa: PLR0913, PLR0917  # as autogemm.gemm
 def _checked_names(epilogue: str, given: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
     require_inputs(Epilogue.parse(epilogue), dict.fromkeys(given))
     return names_of(epilogue)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _output_name(epilogue: str) -> str:
+    return output_name(epilogue) if epilogue else ""
 
 
 def _is_watched(a: Any, b: Any, out: Any, c: Any, inputs: Mapping[str, Any]) -> bool:
@@ -89,13 +102,17 @@ def _is_watched(a: Any, b: Any, out: Any, c: Any, inputs: Mapping[str, Any]) -> 
     )
 
 
-def _require_derivatives(out: Any, given: Sequence[Any]) -> None:
-    """Raise UsageError where a derivative is asked for that there is not."""
+def _require_derivatives(written: Mapping[str, Any], given: Sequence[Any]) -> None:
+    """Raise UsageError where a derivative is asked for that there is not, as where the call writes
+    into the caller's tensors.
+    """
     tensors = [one for one in given if isinstance(one, torch.Tensor)]
     needs_grad = torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
-    if out is not None and needs_grad:
+    name = next((name for name, one in written.items() if one is not None), None)
+    if name is not None and needs_grad:
         raise UsageError(
-            "gemm into out records no gradients: leave out away, or call it under torch.no_grad()"
+            f"gemm into {name} records no gradients: leave {name} away, or call it under "
+            "torch.no_grad()"
         )
     # Torch would drop tangents without a word.
     if forward_ad._current_level >= 0 and any(

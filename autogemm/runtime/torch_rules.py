@@ -17,7 +17,8 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _gradients(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    """Of ``alpha a b + beta c``: grad b^T and a^T grad, by tuned kernels for their own layouts."""
+    """The gradients of ``alpha a b + beta c``, grad b^T and a^T grad, by tuned kernels for their
+    own layouts."""
     a, b = ctx.saved_tensors
     of_a, of_b, of_c = None, None, None
     settings = (None, ctx.alpha, 0.0, *ctx.more)

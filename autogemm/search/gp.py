@@ -115,8 +115,8 @@ class Posterior:
     With the kernel fixed, an observation more adds one row to the Cholesky factor L and one to
     V = L^-1 K(observations, pool): O(observations x pool) instead of a new factorisation.
 
-    What is as long as the pool is in single precision, which halves its traffic; times are not
-    that exact.
+    Arrays as long as the pool are in single precision, which halves their traffic; times are less
+    precise than that.
     """
 
     def __init__(self, kernel: Kernel, observed: Floats, pool: Floats) -> None:

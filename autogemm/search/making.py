@@ -68,7 +68,7 @@ def _made_elsewhere(entry_point: EntryPoint, space: EnumeratedSpace, seed: int) 
         made = entry_point.load()(space, seed)
     except AutogemmError:
         raise
-    # Whatever a stranger's code raises is not ours to know.
+    # Code of other packages may raise any exception.
     except Exception as error:
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         raise UsageError(f"{of} cannot be made ({what}); choose another --sampler") from error

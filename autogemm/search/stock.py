@@ -31,7 +31,7 @@ class StockSampler(EnumeratedSampler):
     """A stock sampler that knows nothing of constraints.
 
     The unseen config with the smallest sum of rank distances, relative to the number of values,
-    stands in for its proposal. Of several at that distance one is drawn.
+    stands in for its proposal. If several have that distance, one is drawn.
 
     ``in_generations`` is for samplers that learn from trials of their own only: all others are
     given to them as answers to proposals.

@@ -29,8 +29,8 @@ MAX_FITTED = 160
 class Surrogate:
     """Picks the next config of a space from its history alone.
 
-    What is random is drawn from the seed and the number of trials told, so that a search continued
-    from its study proposes what an uninterrupted one would have.
+    Random numbers depend on the seed and the number of reported trials, so that a search that is
+    continued from its study proposes the same configs as an uninterrupted one.
     """
 
     def __init__(self, space: EnumeratedSpace, seed: int) -> None:

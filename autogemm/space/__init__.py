@@ -8,6 +8,7 @@ from autogemm.space.derived import (
     broken_constraints,
     broken_rules,
     derive_values,
+    expected_time,
     launch_plan,
     stages_of,
     tile_of,
@@ -29,7 +30,7 @@ from autogemm.space.family import (
 )
 from autogemm.space.held import HeldValues, signature_of, written
 from autogemm.space.inputs import PREFIX as EPILOGUE_PREFIX
-from autogemm.space.inputs import arguments_of, epilogue_rules
+from autogemm.space.inputs import arguments_of, epilogue_rules, output_rules
 from autogemm.space.legal import Space
 from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
@@ -79,12 +80,14 @@ __all__ = [
     "derive_values",
     "device_values",
     "epilogue_rules",
+    "expected_time",
     "fitted",
     "launch_plan",
     "list_families",
     "listed_space",
     "load_family",
     "nearest_legal",
+    "output_rules",
     "parse_expression",
     "parse_fix",
     "problem_values",

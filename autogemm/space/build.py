@@ -59,6 +59,11 @@ def build_space(
             f"a launch of {family.name} makes one product, not {problem.label}; choose another "
             "family or leave out --batch"
         )
+    if not (problem.groups.is_none or family.takes_groups):
+        raise EmptySpaceError(
+            f"{family.name} has one B for all rows, not {problem.label}; choose another family or "
+            "leave out --groups"
+        )
     radix = Radix(narrowed(family, fix))
     if radix.count > MAX_RAW:
         raise UsageError(
@@ -140,9 +145,9 @@ class _Join:
     def _steps(self) -> list[_Step]:
         """The steps, in an order that keeps partial configs few; free parameters come last.
 
-        What completes a rule is ranked by (net growth - 1) / cost, as for ordering joins in Ibaraki
-        and Kameda, On the optimal nesting order, ACM TODS 9 (1984): a group of parameters with g
-        combinations, of which a share s is legal, has the cost g and the net growth s g.
+        Groups that complete a rule are ranked by (net growth - 1) / cost, as for ordering joins in
+        Ibaraki and Kameda, On the optimal nesting order, ACM TODS 9 (1984): a group of parameters
+        with g combinations, of which a share s is legal, has the cost g and the net growth s g.
         """
         sizes = self._radix.sizes
         waiting = self._rules()

@@ -10,6 +10,7 @@ from autogemm.model.problem import Problem
 from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.family import (
+    EXPECTED_TIME,
     Constraint,
     Family,
     LaunchRule,
@@ -36,6 +37,22 @@ def derive_values(family: Family, config: Config, problem: Problem) -> dict[str,
     return values
 
 
+def expected_time(family: Family, config: Config, problem: Problem, device: Device) -> int | None:
+    """The family's ``expected_time`` of a config, in units of its own; None where it has none.
+
+    Raises UsageError for a config that is none of the family's, FamilyError where it cannot be
+    computed.
+    """
+    if not family.expected:
+        return None
+    given = given_values(family, config, problem) | device_values(device)
+    for name, expression in family.expected.items():
+        given[name] = family.value_of(expression, given)
+    value = given[EXPECTED_TIME]
+    assert isinstance(value, int)
+    return value
+
+
 def broken_constraints(
     family: Family, config: Config, problem: Problem, device: Device
 ) -> list[str]:
@@ -51,6 +68,8 @@ def broken_constraints(
         return [f"dtype {problem.dtype}: {family.name} has kernels for {known}"]
     if not (problem.batch.is_one or family.takes_batches):
         return [f"batch {problem.batch}: a launch of {family.name} makes one product"]
+    if not (problem.groups.is_none or family.takes_groups):
+        return [f"groups {problem.groups}: {family.name} has one B for all rows"]
     given.update(device_values(device))
     broken = []
     failure: FamilyError | None = None
@@ -148,20 +167,22 @@ def launch_plan(
             None if rule.extent is None else number(rule.extent, 1),
             rule.neutral,
             rule.is_input,
+            rule.is_output,
         )
         for rule in arguments_of(family, problem)
     )
     workspace_bytes = number(family.workspace_bytes, 0)
-    batched = not problem.batch.is_one
-    return LaunchPlan(launches, workspace_bytes, tensor_maps, extras, batched)
+    stacks = {"batched": not problem.batch.is_one, "grouped": not problem.groups.is_none}
+    return LaunchPlan(launches, workspace_bytes, tensor_maps, extras, **stacks)
 
 
 def _stacked(rule: TensorMapRule, problem: Problem, *, rows: int) -> dict[str, int]:
-    """What a map says of the matrices of a batch: how many, and elements from one to the next.
+    """A map's dimension of matrices in a batch or in groups: their number, and elements from one to
+    the next.
 
     Those in a workspace follow each other without a gap, ``rows`` elements each.
     """
-    if problem.batch.is_one:
+    if problem.batch.is_one and problem.groups.is_none:
         return {}
     if rule.matrix == "workspace":
         return {"matrices": problem.batch.count, "matrix_ld": rows}

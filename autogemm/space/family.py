@@ -29,6 +29,7 @@ MAX_VALUE = 2**31 - 1
 PROBLEM_NAMES = (
     *EXTENT_NAMES,
     *("trans_a", "trans_b", "bytes_ab", "bytes_c", "dtype_ab", "dtype_c", "gate", "batch"),
+    "groups",
 )
 PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c", "gate"})
 DEVICE_NAMES = tuple(f"device.{name}" for name in FACTS)
@@ -164,13 +165,16 @@ class ArgumentRule:
     doc: str
     is_input: bool = False
     """Whether it is an input of the problem's epilogue, for which no number is neutral."""
+    is_output: bool = False
+    """Whether it is the second output of the problem's epilogue, which kernels write."""
 
     @property
     def argument(self) -> Argument:
         """The argument in the signature."""
         is_array = self.extent is not None
+        is_const = is_array and not self.is_output
         return Argument(
-            self.name, ArgumentKind.EXTRA, self.doc, self.type, is_array=is_array, is_const=is_array
+            self.name, ArgumentKind.EXTRA, self.doc, self.type, is_array=is_array, is_const=is_const
         )
 
 
@@ -328,7 +332,15 @@ class Family:
     @property
     def takes_batches(self) -> bool:
         """Whether a launch makes all products of a batch: its grid counts them."""
-        return any("batch" in extent.names for launch in self.launch for extent in launch.grid)
+        return self._counts("batch")
+
+    @property
+    def takes_groups(self) -> bool:
+        """Whether rows may belong to groups: its grid has room for a last tile of each."""
+        return self._counts("groups")
+
+    def _counts(self, name: str) -> bool:
+        return any(name in extent.names for launch in self.launch for extent in launch.grid)
 
     @property
     def rules(self) -> tuple[Constraint, ...]:
@@ -373,11 +385,12 @@ def problem_values(problem: Problem) -> dict[str, Value]:
 
 def specialised_values(problem: Problem) -> dict[str, Value]:
     """Transpositions and element types, which are constants of a kernel's text; and the single
-    product where there is no batch.
+    product where there is no batch, no group where there are none.
     """
     dtype = problem.dtype
     return {
         **({"batch": 1} if problem.batch.is_one else {}),
+        **({"groups": 0} if problem.groups.is_none else {}),
         "trans_a": int(problem.layout.trans_a),
         "trans_b": int(problem.layout.trans_b),
         "bytes_ab": dtype.ab.size_bytes,

@@ -12,13 +12,13 @@ PREFIX = "epilogue_"
 
 
 def arguments_of(family: Family, problem: Problem) -> tuple[ArgumentRule, ...]:
-    """The family's own arguments, then the inputs of the epilogue: ``bias[n]`` is
-    ``epilogue_bias``.
+    """The family's own arguments, then the inputs of the epilogue, ``bias[n]`` being
+    ``epilogue_bias``, and its second output.
 
     No number is neutral for an input. Where kernels are verified and timed, inputs that are one
     value are 0.75, 1.25 and so on, in the order of the text.
     """
-    return (*family.arguments, *epilogue_rules(problem))
+    return (*family.arguments, *epilogue_rules(problem), *output_rules(problem))
 
 
 def epilogue_rules(problem: Problem) -> tuple[ArgumentRule, ...]:
@@ -38,3 +38,19 @@ def _input_rule(problem: Problem, index: int) -> ArgumentRule:
         doc=f"{one.label} of the epilogue",
         is_input=True,
     )
+
+
+def output_rules(problem: Problem) -> tuple[ArgumentRule, ...]:
+    """The second output of the problem's epilogue as an argument; none where there is none."""
+    one = problem.epilogue.output
+    if one is None:
+        return ()
+    rule = ArgumentRule(
+        name=PREFIX + one.name,
+        type=one.declared or ProblemType.C,
+        extent=parse_expression(_EXTENTS[one.axes], one.label),
+        neutral=0.0,
+        doc=f"{one.label}, the second output of the epilogue",
+        is_output=True,
+    )
+    return (rule,)

@@ -12,7 +12,7 @@ from autogemm.space.derived import broken_constraints, broken_rules
 from autogemm.space.family import Constraint, Family
 from autogemm.support.errors import EmptySpaceError
 
-# What makes a kernel the kernel it is; the rest (widths, padding, parts of K) may change.
+# Parameters that characterise a kernel; the others (widths, padding, parts of K) may change.
 KEPT_NAMES = ("BM", "BN", "BK", "WM", "WN", "TM", "TN", "STAGES")
 
 

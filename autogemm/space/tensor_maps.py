@@ -5,8 +5,8 @@ from autogemm.model.signature import ProblemType
 from autogemm.space.schema import ConstraintForm, TensorMapForm
 from autogemm.support.errors import FamilyError
 
-# Columns and rows of each matrix as stored, and its leading dimension. Of a B whose rows alternate
-# between two, a map has pairs of rows as its rows.
+# Columns and rows of each matrix as stored, and its leading dimension. For a B whose rows alternate
+# between two matrices, each row of a map is a pair of rows.
 _STORED = {
     "A": (["M if trans_a else K", "K if trans_a else M"], "lda"),
     "B": (

@@ -161,9 +161,9 @@ class Store(Reader):
     ) -> Taken:
         """Add what is not there yet, all or nothing; ``dry_run`` only finds out what that is.
 
-        ``copies`` may be called again, when another writer got in the way. What it raises passes
-        through, and nothing is added. Raises StoreError for a trial whose number has another config
-        here, NotFoundError for a run that is named before it comes.
+        ``copies`` may be called again, when another writer got in the way. Its exceptions pass
+        through, and then nothing is added. Raises StoreError for a trial whose number has another
+        config here, NotFoundError for a run that is named before it comes.
         """
 
         def add(session: Session) -> Taken:

@@ -1,7 +1,7 @@
 """A Jinja environment for the templates of others: what they render ends, and has a size.
 
-A clock would judge the machine, and a signal reaches the main thread alone. What is counted is the
-same everywhere: rounds of loops, calls of macros, templates that are included, and characters.
+A clock would judge the machine, and a signal reaches the main thread alone. The counts are the same
+on every machine: rounds of loops, calls of macros, templates that are included, and characters.
 """
 
 import threading

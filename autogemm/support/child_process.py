@@ -76,7 +76,7 @@ class ChildProcess:
                 command,
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
-                # What a candidate prints must not get into the output of a command.
+                # The output of a candidate must not get into the output of a command.
                 stdout=subprocess.DEVNULL,
                 stderr=self._stderr,
                 env=child_environment(),

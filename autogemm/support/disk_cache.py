@@ -1,6 +1,6 @@
 """All that the package caches on disk, in one folder with a limit of its size.
 
-Everything in it can be made again. What was not used for longest goes first.
+Everything in it can be made again. The least recently used files are deleted first.
 """
 
 import os
@@ -98,7 +98,8 @@ def set_limit(folder: Path, text: str) -> None:
 def trim(folder: Path) -> Usage:
     """Delete what was not used for longest until the folder is below its limit; return how much.
 
-    What was used within the last hour stays. Raises UsageError for a limit that is no size.
+    Files that were used within the last hour are kept. Raises UsageError for a limit that is no
+    size.
     """
     limit = limit_bytes(folder)
     entries = sorted(_entries(folder, KINDS), key=lambda one: one.used_at)

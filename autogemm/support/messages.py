@@ -27,8 +27,8 @@ def masked(text: str) -> str:
 def message(text: str) -> str:
     """Return the text as one printable line that shows no password and can be read at once.
 
-    Of a long word, and of a long text, the beginning and the end are kept: the one says what is
-    wrong, the other what to do.
+    The beginning and the end of a long word or text are kept: the one says what is wrong, the other
+    what to do.
     """
     folded = one_line(masked(text), most=len(text) * 2 + 100)
     words = (_shortened(word, _MOST_WORD) for word in folded.split(" "))

@@ -18,7 +18,7 @@ from autogemm.tuning.loop.static_checks import why_not_launchable
 from autogemm.tuning.task.build import Builder
 from autogemm.tuning.tuner import environment_of, families_sha256
 
-# What stands for the sampler of a run that only measured a winner again.
+# Stands for the sampler of a run that only measured a winner again.
 SAMPLER = "check"
 
 

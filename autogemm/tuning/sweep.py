@@ -34,7 +34,7 @@ from autogemm.tuning.tuner import Placed, families_sha256, run_spec, tune
 
 # Winners that every problem of a sweep is timed with.
 MAX_CROSSED = 12
-# What makes one problem of many impossible, and not the others.
+# Errors that make one problem of many impossible, and not the others.
 _ONE_PROBLEM = (EmptySpaceError, UsageError, CertificationError, NotFoundError)
 
 

@@ -59,7 +59,7 @@ class Placed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a search needs of GPUs that are ready for its problem.
+    """The interface that a search needs of GPUs that are ready for its problem.
 
     ``left_out`` has a line for each GPU that could not be made ready.
     """
@@ -129,7 +129,7 @@ def tune(  # noqa: PLR0913, PLR0917  # what a run consists of
     try:
         result = run.go()
     except BaseException:
-        # What is recorded stays; the same command goes on from there.
+        # Recorded trials are kept; the same command continues from there.
         with suppress(Exception):
             store.finish_run(run_id, RunState.INTERRUPTED)
         raise
@@ -315,7 +315,7 @@ class _Run:
     ) -> StopRule:
         request = self.request
         budget_s = math.inf if request.budget_s is None else request.budget_s - spent.search_s
-        # What a former search left unfinished may be proposed again.
+        # Configs that an earlier search left unfinished may be proposed again.
         searches = {
             space.family.name: Search(space, request.sampler, request.seed)
             for space in self.spaces.spaces
@@ -357,7 +357,7 @@ class _Run:
                 ledger,
                 limits=limits,
                 on_trial=on_trial,
-                # What is slow may still be frugal.
+                # A slow kernel may still use little energy.
                 accuracy=self.accuracy,
                 prune=request.prune and self.spec.objective is Objective.TIME,
             )

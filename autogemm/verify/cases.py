@@ -17,9 +17,10 @@ from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import PLAIN as PLAIN_GEMM
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import NONE as NO_GROUPS
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
-from autogemm.model.problem import Problem
+from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Status
 from autogemm.model.splitting import splitting_of
 from autogemm.space import (
@@ -32,7 +33,15 @@ from autogemm.space import (
 )
 from autogemm.support.errors import EmptySpaceError, KernelCompileError
 from autogemm.targets import MeasureOptions, Target
-from autogemm.verify.edge_cases import Batches, edge_cases, has_far_rows, reduced, unset_cases
+from autogemm.verify.edge_cases import (
+    Batches,
+    edge_cases,
+    edge_shapes,
+    has_far_rows,
+    reduced,
+    unset_cases,
+    with_groups,
+)
 from autogemm.verify.schedule import schedule_of
 
 # Random configs are drawn from the first of these for which there are any: sizes and alignment that
@@ -62,6 +71,10 @@ class Case:
         """The case with so many products."""
         batch = replace(self.problem.batch, count=count)
         return replace(self, problem=replace(self.problem, batch=batch))
+
+    def with_groups(self, count: int) -> "Case":
+        """The case with so many groups."""
+        return replace(self, problem=with_groups(self.problem, count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +179,9 @@ def planned_cases(  # noqa: PLR0913, PLR0917  # a config, and what it is to be r
     Each shape comes once before any comes again in another layout, and begins with a layout for
     which the config is legal. ``tuned_for`` are problems to be added in front, cut down in size to
     what needs the same source; all have ``dtype`` and ``epilogue``. Without ``batches`` some cases
-    have several products where the family takes them.
+    have several products, and some groups, where the family and the epilogue take them.
     """
-    if batches is None:
-        batches = Batches.SOME if family.takes_batches else Batches.NONE
+    batches = _batches(family, epilogue) if batches is None else batches
     schedule = schedule_of(family, config, device, dtype)
     splits = splitting_of(config) is not None
     shapes = [
@@ -192,16 +204,25 @@ def planned_cases(  # noqa: PLR0913, PLR0917  # a config, and what it is to be r
     )
 
 
-def count_cases(
+def count_cases(  # noqa: PLR0913, PLR0917  # as `planned_cases`
     family: Family,
     config: Config,
     device: Device,
     dtype: DType = DType.F32,
     epilogue: Epilogue = PLAIN_GEMM,
+    batches: Batches | None = None,
 ) -> int:
     """Return how many cases `planned_cases` returns, without seeking what is legal."""
     schedule = schedule_of(family, config, device, dtype)
-    return sum(map(len, edge_cases(schedule, dtype=dtype, epilogue=epilogue)))
+    batches = _batches(family, epilogue) if batches is None else batches
+    return len(Layout) * len(edge_shapes(schedule, batches))
+
+
+def _batches(family: Family, epilogue: Epilogue) -> Batches:
+    """Which cases have several products, or groups, where nothing else is said."""
+    if not (family.takes_batches and epilogue.takes_batches):
+        return Batches.NONE
+    return Batches.SOME_AND_GROUPS if family.takes_groups else Batches.SOME
 
 
 def legal_case(family: Family, device: Device, case: Case, *, adapt: bool = True) -> Case | None:
@@ -219,6 +240,7 @@ def cases_of_tuned(family: Family, config: Config, device: Device, *tuned_for: P
     """Return the cases of a config as it was tuned: `cases_of` with no other in its stead."""
     dtype, epilogue = tuned_for[0].dtype, tuned_for[0].epilogue
     batches = Batches.NONE if tuned_for[0].batch.is_one else Batches.ALL
+    batches = batches if tuned_for[0].groups.is_none else Batches.ALL_GROUPS
     return cases_of(
         *(family, config, device),
         adapt=False,
@@ -328,10 +350,14 @@ def _smaller(problem: Problem) -> Iterator[Problem]:
     for name in ("m", "n", "k"):
         extent = getattr(problem, name)
         for less in dict.fromkeys((1, extent // 2, extent - 1)):
-            if 1 <= less < extent:
+            if 1 <= less < extent and name == "m":
+                yield replace(problem, m=less, groups=problem.groups.within(less))
+            elif 1 <= less < extent:
                 yield replace(problem, **{name: less})
     if not problem.batch.is_one:
         yield problem.one_product
         yield replace(problem, batch=replace(problem.batch, count=problem.batch.count - 1))
+    if not problem.groups.is_none:
+        yield replace(problem, groups=NO_GROUPS)
     if problem.alpha != 1.0 or problem.beta != 0.0:
         yield replace(problem, alpha=1.0, beta=0.0)

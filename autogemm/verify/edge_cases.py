@@ -10,6 +10,7 @@ from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import PLAIN as PLAIN_GEMM
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups, Spread
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import Tile
 from autogemm.verify.schedule import Schedule
@@ -22,11 +23,15 @@ FAR_WITHOUT_C = (Layout.NT, Layout.TN)
 
 
 class Batches(Enum):
-    """Which edge cases have several products: none, some shapes beside the others, or all."""
+    """Which edge cases have several products, or groups of rows: none, some shapes beside the
+    others, some of each, all several products, or all groups.
+    """
 
     NONE = auto()
     SOME = auto()
+    SOME_AND_GROUPS = auto()
     ALL = auto()
+    ALL_GROUPS = auto()
 
 
 # Products of a case, and rows from the end of one's A, B and C to the beginning of the next one's;
@@ -46,6 +51,40 @@ def stacked(problem: Problem, number: int) -> Problem:
     return replace(problem, batch=Batch(count, *rows))
 
 
+# Rows of the groups of a case, as multiples of the block tile's rows plus a rest, as far as there
+# are rows; None: all that are left. Groups are empty at the beginning, between others and at the
+# end, their rows end within a tile and with it, one takes all, and some rows are in no group.
+GROUPINGS: tuple[tuple[tuple[int, int] | None, ...], ...] = (
+    ((0, 0), (0, 3), (0, 0), (1, 1), (0, 1), None),
+    ((1, 0), (0, 0), (1, -1), (0, 0)),
+    ((0, 0), (0, 0), None, (0, 0)),
+    ((0, 1), (0, 1), (1, -1), None),
+)
+
+
+def grouped(problem: Problem, number: int, tile_rows: int) -> Problem:
+    """The problem with its rows in groups, whose sizes are those of that grouping."""
+    left, rows = problem.m, []
+    for one in GROUPINGS[number % len(GROUPINGS)]:
+        wanted = left if one is None else max(0, one[0] * tile_rows + one[1])
+        rows.append(min(wanted, left))
+        left -= rows[-1]
+    return replace(problem, groups=_listed(rows))
+
+
+def with_groups(problem: Problem, count: int) -> Problem:
+    """The problem of `grouped` with so many groups: empty ones behind its own, or its last ones as
+    one.
+    """
+    rows = [*problem.groups.rows(problem.m), *[0] * count][:count]
+    rows[-1] = problem.used_rows - sum(rows[:-1])
+    return replace(problem, groups=_listed(rows))
+
+
+def _listed(rows: list[int]) -> Groups:
+    return Groups(len(rows), Spread.LISTED, listed=tuple(rows))
+
+
 def has_far_rows(problem: Problem) -> bool:
     """Whether rows are gigabytes apart, for which only the emulator has addresses."""
     return max(problem.lda, problem.ldb, problem.ldc) >= FAR_ROWS
@@ -62,7 +101,7 @@ class EdgeShape:
     run with variables that begin as garbage. ``fills``: K is at least so long that a pipeline is
     filled and goes on, which a source that no other shape needs would never be seen to do
     otherwise. ``more_n``: rows along N are so many elements longer than N. ``batched``: there are
-    several products.
+    several products; ``grouped``: rows belong to groups.
     """
 
     why: str
@@ -75,6 +114,7 @@ class EdgeShape:
     fills: bool = False
     more_n: int = 0
     batched: bool = False
+    grouped: bool = False
 
     def filling(self, k_tiles: int) -> "EdgeShape":
         """The shape for a pipeline that so many k_tiles fill."""
@@ -138,9 +178,15 @@ BATCH_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("a batch of whole tiles", (2, 0), (1, 0), (3, 0), batched=True),
 )
 
-# Alpha and beta, each of 1 and other numbers beside 0, 1 and other numbers. What forgets alpha
-# where beta is 0 shows with the first, what forgets beta or mixes up both with the second. All are
-# multiples of 1/4, so that sums of integers stay exact.
+# For kernels whose rows belong to groups, again another text.
+GROUP_SHAPES: tuple[EdgeShape, ...] = (
+    EdgeShape("groups with edges", (3, 5), (1, 8), (2, 1), 4, grouped=True, unset=(Layout.NN,)),
+    EdgeShape("groups, whole tiles of N and K", (4, 0), (1, 0), (3, 0), grouped=True),
+)
+
+# Alpha and beta, each of 1 and other numbers beside 0, 1 and other numbers. The first detects
+# kernels that forget alpha where beta is 0, the second those that forget beta or confuse both. All
+# are multiples of 1/4, so that sums of integers stay exact.
 SCALARS: tuple[tuple[float, float], ...] = (
     *((-2.0, 0.0), (0.5, -1.5), (1.0, 1.0), (0.5, 0.0)),
     *((-1.25, 0.5), (1.0, -0.5), (1.0, 0.0), (-2.0, 1.0)),
@@ -158,9 +204,10 @@ def edge_shapes(schedule: Schedule, batches: Batches = Batches.NONE) -> tuple[Ed
     """Return the shapes for a schedule in the order of coverage.
 
     First what some schedules have alone: shared tiles, tiles of two heights, a second group of
-    rows; then edges everywhere, and whole tiles, for a pipeline that goes round; then batches. Then
-    come rows that are 2^30 elements apart (`has_far_rows`), for the emulator, which needs no memory
-    for them: with edges and without, since these are other texts. Last comes each edge by itself.
+    rows; then edges everywhere, and whole tiles, for a pipeline that goes round; then batches and
+    groups. Then come rows that are 2^30 elements apart (`has_far_rows`), for the emulator, which
+    needs no memory for them: with edges and without, since these are other texts. Last comes each
+    edge by itself.
     """
     bm, bn, bk = schedule.tile
     most = MOST_FLOPS / (2.0 * bm * bn * bk)
@@ -179,7 +226,8 @@ def edge_shapes(schedule: Schedule, batches: Batches = Batches.NONE) -> tuple[Ed
         EdgeShape("rows 2^30 elements apart, edges", (1, 1), (1, 8), (k_tiles, 1), FAR),
         EdgeShape("rows 2^30 elements apart, whole tiles", (1, 0), (1, 0), (k_tiles, 0), FAR),
     )
-    own = BATCH_SHAPES if batches is Batches.SOME else ()
+    own = BATCH_SHAPES if batches in (Batches.SOME, Batches.SOME_AND_GROUPS) else ()
+    own += GROUP_SHAPES if batches is Batches.SOME_AND_GROUPS else ()
     return (*chosen, *own, *far, *once.values())
 
 
@@ -243,14 +291,21 @@ def edge_cases(
     """Each edge shape in each layout for a schedule, in turns: a shape once in each turn.
 
     The layouts of a shape begin with another one than those of the shape before, its alpha and
-    beta as well, as far as the epilogue reads them, and the way in which products are stacked.
+    beta as well, as far as the epilogue reads them, and the way in which products are stacked or
+    rows grouped.
     """
     shapes = edge_shapes(schedule, batches)
 
     def problem(shape: EdgeShape, place: int, turn: int) -> Problem:
         layout = layouts[(place + turn) % len(layouts)]
+        of_groups = shape.grouped or batches is Batches.ALL_GROUPS
+        if of_groups:
+            # Groups are rows of A as it is stored.
+            layout = Layout.NT if layout.trans_b else Layout.NN
         scalars = SCALARS[(place + 3 * turn) % len(SCALARS)]
         found = shape.problem(schedule.tile, layout, dtype, scalars).with_epilogue(epilogue)
+        if of_groups:
+            return grouped(found, place + turn, schedule.tile[0])
         is_batch = shape.batched or batches is Batches.ALL
         return stacked(found, place + turn) if is_batch else found
 
@@ -300,7 +355,7 @@ def reduced(problem: Problem, tile: Tile, k_tiles: int = MOST_K_TILES) -> Proble
         least + (stride - least) % vector for least, stride in zip(columns, strides, strict=True)
     )
     found = replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=problem.alpha, beta=problem.beta)
-    return few_products(found.with_epilogue(problem.epilogue), problem)
+    return few_products(found.with_epilogue(problem.epilogue), problem, tile[0])
 
 
 # So many products of a real problem, which are more than a wave where few blocks are launched.
@@ -309,10 +364,12 @@ MOST_PRODUCTS = 3
 MOST_GAP = 3
 
 
-def few_products(small: Problem, problem: Problem) -> Problem:
+def few_products(small: Problem, problem: Problem, tile_rows: int, number: int = 0) -> Problem:
     """The small problem with a batch of few products, with gaps and shared matrices where the given
-    problem has them.
+    problem has them; or with few groups, those of that grouping.
     """
+    if not problem.groups.is_none:
+        return grouped(small, number, tile_rows)
     pairs = zip(problem.batch_rows, problem.own_rows, small.own_rows, strict=True)
     rows = [small_own + min(rows - own, MOST_GAP) if rows else 0 for rows, own, small_own in pairs]
     return replace(small, batch=Batch(min(problem.batch.count, MOST_PRODUCTS), *rows))

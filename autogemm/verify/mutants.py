@@ -100,7 +100,7 @@ SHOWN = 16
 
 
 class Fate(StrEnum):
-    """What became of a mutant. SAME_CODE: g++ makes the same program of it, on the CPU at least."""
+    """The fate of a mutant. SAME_CODE: g++ makes the same program of it, on the CPU at least."""
 
     CAUGHT = "caught"
     SURVIVED = "survived"

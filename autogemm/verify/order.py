@@ -19,9 +19,9 @@ FIRST = 10
 def coverage_order(family: Family, sets: Sequence[Sequence[Case]]) -> Iterator[tuple[int, Case]]:
     """Yield each case and the index of its set, those first that reach new code.
 
-    Of the sets those come first whose emitted texts have the most lines that none before has,
-    until there are no new ones. The first cases of these are run in turns, then those of the
-    other sets, then all others.
+    Sets come first whose emitted texts have the most lines that no earlier text has, until there
+    are no new lines. The first cases of these are run in turns, then those of the other sets, then
+    all others.
     """
     leading = _covering([_lines(family, cases[:TEXTS]) for cases in sets])
     others = [index for index in range(len(sets)) if index not in leading]

@@ -2,14 +2,17 @@
 
     python docs/tutorial/draw.py
 
-Each rung's mapping is written down here as its template has it, for layout nn. B stands above C and
-A to its left, one block tile of each. Read together with what a warp loads in one instruction.
+Each rung's mapping is written down here as its template has it, for layout nn. B is above C and
+A to its left, one block tile of each. Elements that a warp loads in one instruction are marked in
+A and B. Each picture is drawn twice, in the project's light and dark colours.
 """
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from autogemm.catalogue.palette import THEMES, Palette
 
 FOLDER = Path(__file__).parents[1] / "img" / "tutorial"
 
@@ -18,11 +21,12 @@ Cell = tuple[int, int]
 Owner = Callable[[int], Iterable[Cell]]
 
 # Pixels: of the side of a square tile of C, at least of a k_tile's depth, between and around.
-SIDE = 190
-LEAST_DEPTH = 24
-GAP = 14
-MARGIN = 10
-LEGEND = 44
+SIDE = 300
+LEAST_DEPTH = 32
+GAP = 20
+MARGIN = 12
+LINE = 20
+LEGEND = 4 * LINE + 20
 
 
 @dataclass(frozen=True)
@@ -129,8 +133,8 @@ def runs(cells: Iterable[Cell]) -> list[tuple[int, int, int, int]]:
     return found
 
 
-def svg(sketch: Sketch) -> str:
-    """The picture: light is the block's, striped the first warp's, black the first thread's."""
+def svg(sketch: Sketch, palette: Palette) -> str:
+    """The picture: elements that the first warp and thread own in C, and load from A and B."""
     scale = SIDE / math.sqrt(sketch.bm * sketch.bn)
     deep = max(sketch.bk * scale, LEAST_DEPTH) / sketch.bk
     depth, height, width = sketch.bk * deep, sketch.bm * scale, sketch.bn * scale
@@ -138,46 +142,45 @@ def svg(sketch: Sketch) -> str:
     lanes = [list(sketch.owned(lane)) for lane in range(32)]
     assert len({cell for lane in lanes for cell in lane}) == sum(map(len, lanes)), sketch.name
     warp = [cell for lane in lanes for cell in lane]
+    loaded, owned, first = palette.baseline, palette.own, palette.ink
     parts = [
-        _tile("A", MARGIN, top, depth, height),
-        _tile("B", left, top - GAP - depth, width, depth),
-        _tile("C", left, top, width, height),
-        *_cells(sketch.read_a, MARGIN, top, (deep, scale), "warp"),
-        *_cells(sketch.read_b, left, top - GAP - depth, (scale, deep), "warp"),
-        *_cells(warp, left, top, (scale, scale), "warp"),
-        *_cells(lanes[0], left, top, (scale, scale), "thread"),
+        _tile("A", (MARGIN, top, depth, height), palette),
+        _tile("B", (left, top - GAP - depth, width, depth), palette),
+        _tile("C", (left, top, width, height), palette),
+        *_cells(sketch.read_a, MARGIN, top, (deep, scale), loaded),
+        *_cells(sketch.read_b, left, top - GAP - depth, (scale, deep), loaded),
+        *_cells(warp, left, top, (scale, scale), owned),
+        *_cells(lanes[0], left, top, (scale, scale), first),
     ]
-    full_width = max(left + width + MARGIN, 330)
+    full_width = max(left + width + MARGIN, 300)
     full_height = top + height + LEGEND
-    parts += _legend(top + height + 20, sketch)
+    parts += _legend(top + height + 26, sketch, palette)
     title = f"{sketch.name}: a block's tiles, and what its first warp and thread own and read"
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {full_width:g} {full_height:g}" '
             f'width="{full_width:g}" height="{full_height:g}" role="img" '
-            'font-family="sans-serif" font-size="11">',
+            f'font-family="sans-serif" font-size="14" fill="{palette.ink}">',
             f"<title>{title}</title>",
-            '<defs><pattern id="warp" width="4" height="4" patternUnits="userSpaceOnUse" '
-            'patternTransform="rotate(45)"><rect width="4" height="4" fill="#c9c9c9"/>'
-            '<rect width="2" height="4" fill="#6a6a6a"/></pattern></defs>',
-            f'<rect width="{full_width:g}" height="{full_height:g}" fill="#fff"/>',
+            f'<rect width="{full_width:g}" height="{full_height:g}" fill="{palette.ground}"/>',
             *parts,
             "</svg>\n",
         ]
     )
 
 
-def _tile(name: str, x: float, y: float, width: float, height: float) -> str:
+def _tile(name: str, place: tuple[float, float, float, float], palette: Palette) -> str:
+    x, y, width, height = place
     return (
-        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="#efefef" '
-        f'stroke="#333"/><text x="{x:g}" y="{y - 3:g}">{name}</text>'
+        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
+        f'fill="{palette.raised}" stroke="{palette.faint}"/>'
+        f'<text x="{x:g}" y="{y - 4:g}">{name}</text>'
     )
 
 
 def _cells(
-    cells: Iterable[Cell], x: float, y: float, scale: tuple[float, float], kind: str
+    cells: Iterable[Cell], x: float, y: float, scale: tuple[float, float], fill: str
 ) -> list[str]:
-    fill = "url(#warp)" if kind == "warp" else "#000"
     across, down = scale
     return [
         f'<rect x="{x + c * across:.2f}" y="{y + r * down:.2f}" width="{w * across:.2f}" '
@@ -186,22 +189,27 @@ def _cells(
     ]
 
 
-def _legend(y: float, sketch: Sketch) -> list[str]:
+def _legend(y: float, sketch: Sketch, palette: Palette) -> list[str]:
     size = f"{sketch.bm}x{sketch.bn}"
-    where = f"tile {size}x{sketch.bk} in shared memory" if sketch.in_shared else f"block {size}"
+    where = f"Tile {size}x{sketch.bk} in shared memory" if sketch.in_shared else f"Block {size}"
+    lines = (
+        (palette.baseline, "A, B: one load of the first warp"),
+        (palette.own, "C: elements of the first warp"),
+        (palette.ink, "C: elements of the first thread"),
+    )
     return [
-        f'<rect x="{MARGIN}" y="{y - 9:g}" width="10" height="10" fill="url(#warp)"/>'
-        f'<text x="{MARGIN + 14}" y="{y:g}">first warp: C owned; A, B read by one load each</text>',
-        f'<rect x="{MARGIN}" y="{y + 6:g}" width="10" height="10" fill="#000"/>'
-        f'<text x="{MARGIN + 14}" y="{y + 15:g}">first thread; {where}</text>',
-    ]
+        f'<rect x="{MARGIN}" y="{y + i * LINE - 11:g}" width="12" height="12" fill="{hue}"/>'
+        f'<text x="{MARGIN + 18}" y="{y + i * LINE:g}">{words}</text>'
+        for i, (hue, words) in enumerate(lines)
+    ] + [f'<text x="{MARGIN}" y="{y + len(lines) * LINE:g}">{where}</text>']
 
 
 def main() -> None:
     """Write all pictures."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for sketch in SKETCHES:
-        (FOLDER / f"{sketch.name}.svg").write_text(svg(sketch))
+        for theme, palette in THEMES.items():
+            (FOLDER / f"{sketch.name}_{theme}.svg").write_text(svg(sketch, palette))
 
 
 if __name__ == "__main__":

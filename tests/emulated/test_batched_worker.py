@@ -111,9 +111,9 @@ def test_calls_for_batches_and_loops_of_calls_for_one_product_compete(target: Cu
     names = {finals.baseline.name, *(one.name for one in finals.calls)}
     for name in ("cuBLAS GemmStridedBatchedEx", "cuBLASLt proposal 3", "cuBLAS SGEMM, looped"):
         assert name in names
-    # The stand-in's first proposal is wrong.
+    # The stand-in's first proposal is wrong, and is seen to be so unless it is too slow anyway.
     status = {one.name: one.status for one in finals.calls}
-    assert status["cuBLASLt proposal 1"] is Status.WRONG_RESULT
+    assert status["cuBLASLt proposal 1"] in {Status.WRONG_RESULT, Status.TOO_SLOW}
     assert "cuBLASLt proposal 1, looped" in status
 
 

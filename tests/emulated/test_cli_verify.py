@@ -63,7 +63,7 @@ def broken_family(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_config_passes_on_the_edge_cases(verify) -> None:  # noqa: ANN001
     result = verify(*fixes(ONE_CONFIG), "--mode", "fast")
     assert result.exit_code == 0, result.output
-    assert "80 cases passed, 0 skipped" in result.output
+    assert "88 cases passed, 0 skipped" in result.output
 
 
 def test_a_config_is_adapted_where_it_is_not_legal(verify) -> None:  # noqa: ANN001
@@ -78,7 +78,7 @@ def test_a_config_is_adapted_where_it_is_not_legal(verify) -> None:  # noqa: ANN
 def test_json_has_a_row_for_each_case(verify) -> None:  # noqa: ANN001
     result = verify(*fixes(ONE_CONFIG), "--mode", "fast", "--json")
     rows = json.loads(result.stdout)
-    assert len(rows) == 80
+    assert len(rows) == 88
     assert all(row["ok"] and row["on"] == "cpu" and row["config"]["BM"] == 16 for row in rows)
 
 

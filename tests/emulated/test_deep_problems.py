@@ -103,7 +103,7 @@ def test_a_parity_that_stays_when_the_ring_goes_round_is_found(
 def test_what_only_a_blocks_second_tile_shows_is_found(emulator: Emulator, tmp_path: Path) -> None:
     family = planted(
         tmp_path,
-        "gemm_wgmma/persistent.cu.jinja",
+        "parts/pipeline/wgmma_producer.cu.jinja",
         "num_k_tiles - 1 - k_tile",
         "num_k_tiles - k_tile",
     )

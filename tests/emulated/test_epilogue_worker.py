@@ -12,7 +12,7 @@ from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import Candidate, CompiledKernel, Extra, KernelSource, Launch, LaunchPlan
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Outcome, Status
-from autogemm.space import epilogue_rules
+from autogemm.space import epilogue_rules, output_rules
 from autogemm.targets.cuda import CudaTarget
 
 pytestmark = [
@@ -58,6 +58,14 @@ GATED = (
 GATED = GATED.replace(", float *scale, float *rest", "")
 
 
+SECOND = (
+    KERNEL.replace("float *rest)", "float *aux)")
+    .replace("num_arrays = 3", "num_arrays = 2")
+    .replace("float *scale, ", "")
+    .replace("float &c =", "WRITE\n            float &c =")
+)
+
+
 def candidate(
     problem: Problem,
     formula: str = FORMULA,
@@ -72,6 +80,9 @@ def candidate(
     extras = tuple(
         Extra(rule.argument, count, rule.neutral, is_input=True)
         for rule, count in zip(epilogue_rules(problem), counts, strict=False)
+    )
+    extras += tuple(
+        Extra(rule.argument, counts[2], 0.0, is_output=True) for rule in output_rules(problem)
     )
     plan = LaunchPlan((Launch("gemm_kernel", (1, 1, 1), (32, 1, 1), 0),), extras=extras)
     return Candidate(source, plan, compiled)
@@ -140,3 +151,31 @@ def test_two_columns_of_the_product_make_one_of_c(
     # The baseline, a product of all columns and a kernel behind it, was right.
     finals = target.finals([right], 2, 0)
     assert finals.baseline.name.endswith(" + pointwise kernel")
+
+
+def test_a_second_output_is_checked_as_c_is(target: CudaTarget) -> None:
+    text = "aux[m, n] = acc + bias[n]; gelu(aux)"
+    problem = Problem(40, 31, 17, ldc=36, epilogue=Epilogue(text))
+    target.prepare(problem, OPTIONS)
+
+    def with_write(write: str, before: str = "") -> Candidate:
+        kernel = SECOND.replace("WRITE", write)
+        return candidate(problem, "gelu(acc + bias[n])", before=before, kernel=kernel)
+
+    right = with_write("aux[m * N + n] = acc + bias[n];")
+    assert (measured(target, right).status, measured(target, right).reason) == (Status.OK, "")
+    for write, reason in {
+        # Left out in the last column; apart as rows of C are; what C is; not rounded as FP32 is.
+        "if (n + 1 < N) aux[m * N + n] = acc + bias[n];": "worst aux[",
+        "aux[m * ldc + n] = acc + bias[n];": "aux",
+        "aux[m * N + n] = gelu(acc + bias[n]);": "worst aux[",
+        "aux[m * N + n] = 1.001f * (acc + bias[n]);": "worst aux[",
+        "aux[m * N + n] = acc + bias[n]; aux[-1] = 0;": "outside aux",
+    }.items():
+        outcome = measured(target, with_write(write))
+        assert outcome.status is Status.WRONG_RESULT
+        assert reason in outcome.reason, (write, outcome.reason)
+    # The baseline writes it too: a product, and a kernel behind it.
+    finals = target.finals([right], 2, 0)
+    assert finals.baseline.name.endswith(" + pointwise kernel")
+    assert finals.disqualified == ()

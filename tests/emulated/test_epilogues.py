@@ -141,3 +141,79 @@ def test_a_planted_bug_is_seen(emulator: Emulator, bug: str) -> None:
     assert old in source.text
     wrong = replace(source, text=source.text.replace(old, new))
     assert seen in complaint(emulator, wrong, problem)
+
+
+TWO_OUTPUTS = "aux[m, n] = acc + bias[n]; gelu(aux) + rest[m, n] + beta * c[m, n]"
+WRITES = "with.aux[place] = aux;"
+WRITES_BF16 = "with.aux[place] = bf16_from_float(aux);"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_family_writes_a_second_output(emulator: Emulator, name: str) -> None:
+    """Of C's type, in FP32 where the name begins with sgemm; the golden sources have more forms."""
+    assert complaint(emulator, *of_family(name, TWO_OUTPUTS)) == ""
+
+
+def test_a_second_output_has_a_type_of_its_own(emulator: Emulator) -> None:
+    assert complaint(emulator, *of_family("gemm_mma", f"{TWO_OUTPUTS}; aux: f32")) == ""
+
+
+def test_a_gated_epilogue_may_have_a_second_output(emulator: Emulator) -> None:
+    text = "up[m, n] = acc[n]; silu(up) * acc[n + N]; up: f32"
+    source, problem = gated(text, Layout.NT)
+    assert complaint(emulator, source, problem) == ""
+    wrong = replace(
+        source, text=source.text.replace("with.up[place] = up;", "with.up[place] = second;")
+    )
+    assert "up[0,0] is" in complaint(emulator, wrong, problem)
+
+
+BUGS_OF_OUTPUTS = {
+    "not written in the last rows": (
+        "sgemm_simt", {}, WRITES, f"if (m < 32) {{ {WRITES} }}",
+        "never written: epilogue_aux[1440]",
+    ),
+    "not written in the last columns": (
+        "gemm_wgmma", {}, WRITES_BF16, f"if (n < 256) {{ {WRITES_BF16} }}",
+        "never written: epilogue_aux[256]",
+    ),
+    "rows as far apart as those of a wider matrix": (
+        "sgemm_simt", {}, WRITES, "with.aux[place + m] = aux;", "out of bounds: epilogue_aux[1485]",
+    ),
+    "written for elements outside C at the last inside": (
+        "gemm_wgmma", {}, "if (m >= M || n >= N) {\n            return 0.0f;\n        }",
+        "m = min(m, M - 1);\n        n = min(n, N - 1);", "epilogue_aux",
+    ),
+    "written by a block that splits K, before the one that is right": (
+        "sgemm_simt", {"SPLIT_K": 2, "STREAM_BLOCKS": 0},
+        "store_partial(partials + (long long)partial * PARTIAL, accum);",
+        "store_partial(partials + (long long)partial * PARTIAL, accum);"
+        "if (partial == 0 && threadIdx.x == 0)"
+        " with.aux[tile.m0 * with.columns + tile.n0] = accum[0][0];",
+        "second output written twice: epilogue_aux[0]",
+    ),
+    "what C is in place of what is under the function": (
+        "gemm_mma", {}, "with.aux[place] = f16_from_float(aux);",
+        "with.aux[place] = f16_from_float(gelu(aux));", "aux[0,0] is",
+    ),
+    "an addend read from where the second output was written": (
+        "sgemm_simt", {}, "const float rest = with.rest[place];",
+        f"{WRITES.replace('= aux', '= accum')} const float rest = with.aux[place];", "C[0,0] is",
+    ),
+    "the old C read after it was written": (
+        "sgemm_simt", {"VEC_STORE": 1}, "result[e] = epilogue(accum[e], result[e]",
+        "result[e] = epilogue(accum[e], accum[e]", "C[0,0] is",
+    ),
+    "read before it is written": (
+        "sgemm_simt", {}, "return gelu(aux)", "return gelu(with.aux[place + 1])", "epilogue_aux[1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", BUGS_OF_OUTPUTS)
+def test_a_bug_of_a_second_output_is_seen(emulator: Emulator, bug: str) -> None:
+    name, changes, old, new, seen = BUGS_OF_OUTPUTS[bug]
+    source, problem = of_family(name, TWO_OUTPUTS, **changes)
+    assert old in source.text
+    text = source.text.replace(old, new)
+    assert seen in complaint(emulator, replace(source, text=text), problem)

@@ -20,6 +20,7 @@ from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import rounded
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, launch_plan, load_family
 from autogemm.targets.cuda.worker.problem.reference import rounding_allowance
@@ -34,6 +35,9 @@ TILE: dict[str, Value] = {
 # Edges on all sides; five k tiles, of which the last is partial and promoted alone.
 PROBLEM = Problem(72, 136, 592, Layout.NT, DType.E4M3_F32)
 SCALED = PROBLEM.with_epilogue(Epilogue("acc * sa[m] * sb[n]"))
+SECOND = replace(PROBLEM, dtype=DType.E4M3).with_epilogue(
+    Epilogue("aux[m, n] = acc * s; relu(aux); aux: f32")
+)
 
 
 def config(**changes: Value) -> Config:
@@ -52,8 +56,10 @@ def config(**changes: Value) -> Config:
         ({"SPLIT_K": 2, "BLOCKS": 0, "PROMOTE": 128}, PROBLEM),
         ({"EPILOGUE": "overlapped", "PROMOTE": 0}, replace(PROBLEM, dtype=DType.E5M2)),
         ({}, SCALED),
+        ({}, replace(PROBLEM, lda=640, ldb=608, groups=Groups.parse("3"))),
+        ({}, SECOND),
     ],
-    ids=["f32", "bf16", "pingpong", "split", "overlapped", "scaled"],
+    ids=["f32", "bf16", "pingpong", "split", "overlapped", "scaled", "groups", "second"],
 )
 def test_a_right_kernel_passes(
     emulator: Emulator, changes: dict[str, Value], problem: Problem

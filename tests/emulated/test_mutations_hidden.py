@@ -105,7 +105,7 @@ def test_what_is_said_of_far_rows_names_the_element(emulator: Emulator) -> None:
     found = {(finding.kind.value, finding.where) for finding in report.findings}
     assert found == {
         ("out of bounds", "C[2,1] (padding between rows)"),
-        ("elements of C never written", "C[2,0]"),
+        ("elements never written", "C[2,0]"),
         ("wrong value", "C[2,0]"),
     }
 

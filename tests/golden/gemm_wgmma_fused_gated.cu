@@ -411,7 +411,7 @@ struct Epilogue {
 };
 
 // C[m][n] = silu(acc[n] + bias[n]) * acc[n + N]
-// of two columns of the product.
+// accum and second are elements of two columns of the product.
 __device__ __forceinline__ float epilogue(float accum, float second, float old_c, int m, int n,
                                           const Epilogue& with) {
     const float bias = float_from_bf16(with.bias[n]);

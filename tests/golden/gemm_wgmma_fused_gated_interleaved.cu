@@ -507,7 +507,7 @@ struct Epilogue {
 };
 
 // C[m][n] = gelu_tanh(acc[2 * n]) * acc[2 * n + 1]
-// of two columns of the product.
+// accum and second are elements of two columns of the product.
 __device__ __forceinline__ float epilogue(float accum, float second, float old_c, int m, int n,
                                           const Epilogue& with) {
     return gelu_tanh(accum) * second;

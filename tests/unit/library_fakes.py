@@ -46,6 +46,7 @@ class FakeTorch(ModuleType):
         self._current = "the default stream"
         self.streams: list[Any] = []
         self.added: list[bool] = []
+        self.version = SimpleNamespace(cuda="13.0")
         self.backends = SimpleNamespace(
             cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=True))
         )

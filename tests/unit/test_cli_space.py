@@ -15,7 +15,9 @@ from space_families import SEEDS, SMALL, write_family
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
 from autogemm.cli.options import ProblemOptions
+from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
 
@@ -150,13 +152,19 @@ def test_broken_families_are_one_line_and_exit_code_1(
 
 
 def test_problem_from_options() -> None:
-    options = ProblemOptions(Layout.TN, "bf16", 10, 0, 8, 2.0, 0.5, "", "5x6x7")
+    options = ProblemOptions(
+        *(Layout.TN, "bf16", 10, 0, 8, 2.0, 0.5, "alpha * acc + beta * c[m, n]", "3", ""),
+        "5x6x7",
+    )
     layout, dtype = Layout.TN, DType.BF16
     assert options.value == Problem(
-        5, 6, 7, layout, dtype, lda=10, ldb=6, ldc=8, alpha=2.0, beta=0.5
+        *(5, 6, 7, layout, dtype),
+        *(10, 6, 8, 2.0, 0.5),
+        Epilogue.parse("alpha * acc + beta * c[m, n]"),
+        Batch(3),
     )
     with pytest.raises(UsageError, match="--beta must be a finite number"):
-        _ = ProblemOptions(Layout.NN, "f32", 0, 0, 0, 1.0, float("nan"), "", "5").value
+        _ = ProblemOptions(Layout.NN, "f32", 0, 0, 0, 1.0, float("nan"), "", "1", "", "5").value
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -83,7 +83,12 @@ LONGEST: dict[str, Any] = {
     **{"provenance": "recorded", "time_us": 12345.6, "first_time_us": 1e5, "second_time_us": 1e5},
     **{"ratio": 1.234, "ratio_low": 1.1, "ratio_high": 1.3, "speed_up": 1.2, "verdict": "FAST"},
     **{"kernel_id": 123456, "run_id": 12345, "trial_id": 1234567, "state": "interrupted"},
-    **{"status": "compile_timeout", "reason": "a reason of some words " * 4, "place": 8},
+    **{
+        "against_baseline": "slower",
+        "status": "compile_timeout",
+        "reason": "a reason of some words " * 4,
+        "place": 8,
+    },
     **{"config": "BM=64 BN=128 BK=16 FMA_ORDER=snake STREAM_BLOCKS=264 " * 2, "on_front": True},
     **{"driver": "580.159.04", "changed": "driver, compiler, template", "note": "tuned again"},
     **{"num_runs": 12345, "num_problems": 1234, "num_trials": 1234567, "hours": 123.4},

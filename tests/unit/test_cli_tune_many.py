@@ -17,7 +17,9 @@ from autogemm.support.errors import UsageError
 def asked(
     sizes: tuple[str, ...] = (), preset: str | None = None, file: str | None = None
 ) -> object:
-    return ProblemsOptions(Layout.NT, "f32", 0, 0, 0, 1.0, 0.0, "", sizes, preset, file).values
+    return ProblemsOptions(
+        Layout.NT, "f32", 0, 0, 0, 1.0, 0.0, "", "1", "", sizes, preset, file
+    ).values
 
 
 def run(place: Path, *arguments: str) -> Result:

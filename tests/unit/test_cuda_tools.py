@@ -134,17 +134,17 @@ def content(gpu: BareGpu, address: int, kind: Any = np.float32) -> Any:
 
 def test_a_workspace_is_zero_and_a_familys_own_array_neutral(gpu: BareGpu) -> None:
     plan = LaunchPlan((LAUNCH,), 64, extras=(Extra(BIAS, 6, 0.5),))
-    places = others_placed(gpu, plan, DType.F32)
+    places = others_placed(gpu, plan, Problem(1, 1, 1))
     assert places.keys() == {"workspace", "bias"}
     assert content(gpu, places["workspace"], np.uint8).tolist() == [0] * 64
     assert content(gpu, places["bias"]).tolist() == [0.5] * 6
     # C's own type.
-    places = others_placed(gpu, plan, DType.F16)
+    places = others_placed(gpu, plan, Problem(1, 1, 1, dtype=DType.F16))
     assert loaded(content(gpu, places["bias"], np.uint16), Element.F16).tolist() == [0.5] * 6
 
 
 def test_without_a_workspace_its_address_is_null(gpu: BareGpu) -> None:
-    assert others_placed(gpu, LaunchPlan((LAUNCH,)), DType.F32) == {"workspace": 0}
+    assert others_placed(gpu, LaunchPlan((LAUNCH,)), Problem(1, 1, 1)) == {"workspace": 0}
 
 
 @pytest.mark.parametrize("blank", [False, True])

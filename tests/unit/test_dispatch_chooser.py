@@ -15,7 +15,12 @@ from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Finals, FinalsEntry, Provenance
-from autogemm.space import broken_constraints, default_families, load_family
+from autogemm.space import (
+    broken_constraints,
+    default_families,
+    expected_time,
+    load_family,
+)
 from autogemm.store import DecidedRow
 from autogemm.support.errors import EmptySpaceError
 
@@ -117,6 +122,56 @@ def test_other_layouts_are_asked_where_a_layout_has_few_results(num_own: int, ru
     problems = [*own[:num_own], *other[:3]]
     rows = [row(number, one, (in_both, 5.0)) for number, one in enumerate(problems, 1)]
     assert chooser(*rows).choose(Problem(640, 512, 512)).why == rule
+
+
+def test_without_common_times_the_least_expected_time_wins_over_the_nearest_size() -> None:
+    """Nearest is a size whose winner makes 96 k_tiles wait; the other one's expects less time."""
+    rows, expected = unseen()
+    choice = chooser(*rows).choose(UNSEEN)
+    assert choice.why == "least of 2 expected times"
+    assert choice.config == expected
+
+
+def test_what_a_kernel_was_better_than_expected_elsewhere_counts() -> None:
+    """The same sizes, but the kernel that loses above took a tenth of what is expected of it."""
+    rows, expected = unseen()
+    others = [entry.config for one in rows for entry in one.finals.entries]
+    (other,) = {one for one in others if one not in (None, expected)}
+    assert other is not None
+    better = [
+        row(
+            number,
+            one,
+            (other, 0.1 * us(other, one)),
+            (expected, us(expected, one)),
+        )
+        for number, one in enumerate((Problem(1536, n, 1536) for n in (1024, 2048)), 10)
+    ]
+    assert chooser(*rows, *better).choose(UNSEEN).config == other
+
+
+UNSEEN = Problem(1536, 1536, 1536)
+
+
+def us(config: Config, problem: Problem) -> float:
+    found = expected_time(SIMT, config, problem, H100)
+    assert found
+    return found / 2000
+
+
+def unseen() -> tuple[list[DecidedRow], Config]:
+    """Two sizes, each with a winner of its own: the nearer one's is the worse at UNSEEN."""
+    nearest_legal = NearestLegal(FAMILIES, H100)
+    near, far = Problem(1536, 1536, 1600), Problem(4096, 4096, 4096)
+    seeds = [one for one in SIMT.seeds if nearest_legal(one, UNSEEN) == one]
+    best, worst = (pick(seeds, key=lambda one: us(one, UNSEEN)) for pick in (min, max))
+    rows = [row(1, near, (worst, us(worst, near))), row(2, far, (best, us(best, far)))]
+    return rows, best
+
+
+def test_a_choice_is_remembered() -> None:
+    known = chooser(row(1, Problem(512, 512, 512), (FIRST, 5.0)))
+    assert known.choose(Problem(640, 512, 512)) is known.choose(Problem(640, 512, 512))
 
 
 def test_what_is_not_legal_gives_way() -> None:

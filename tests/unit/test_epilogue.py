@@ -2,17 +2,21 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
+from autogemm.model.batch import Batch
 from autogemm.model.bounded import Bounded, exactly, result_of
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
 from autogemm.support.errors import EpilogueError, UsageError
+from autogemm.verify import count_cases, planned_cases
 
 
 @pytest.mark.parametrize(
@@ -27,6 +31,8 @@ from autogemm.support.errors import EpilogueError, UsageError
         ("alpha * acc + beta * c[m, n]", ""),
         ("silu(acc[n]) * acc[n+N]", "silu(acc[n]) * acc[n + N]"),
         ("acc[2*n+1] - acc[ 2*n ]", "acc[2 * n + 1] - acc[2 * n]"),
+        ("aux[m,n]=acc+b[n] ; gelu( aux );aux:f32", "aux[m, n] = acc + b[n]; gelu(aux); aux: f32"),
+        ("up[m, n] = acc[n]; silu(up)*acc[n+N]", "up[m, n] = acc[n]; silu(up) * acc[n + N]"),
     ],
 )
 def test_one_text_for_all_ways_to_write_it(text: str, canonical: str) -> None:
@@ -42,7 +48,16 @@ def test_one_text_for_all_ways_to_write_it(text: str, canonical: str) -> None:
         ("acc + res[n, m]", 11, "an index is"),
         ("swish(acc)", 1, "'swish' is no function; there are abs clamp"),
         ("acc + sum(acc)", 7, "needs a whole row of C"),
-        ("aux[m, n] = acc", 11, "a second output"),
+        ("aux[m, n] = acc", 16, "expected ';' and the expression of C"),
+        ("aux[n] = acc; relu(aux)", 8, "a second output is written NAME[m, n] = ..."),
+        ("acc + 1 = acc; acc", 9, "a second output is written NAME[m, n] = ..."),
+        ("aux[m, n] = acc; other[m, n] = acc; acc", 30, "there is one second output"),
+        ("c[m, n] = acc; relu(acc)", 1, "'c' cannot name an output"),
+        ("aux[m, n] = acc + aux; relu(aux)", 29, "aux is written, and is none of its own inputs"),
+        ("aux[m, n] = bias[n]; acc + aux", 1, "aux does not read acc"),
+        ("aux[m, n] = acc; bias[n] + 1", 1, "C reads neither acc nor aux"),
+        ("aux[m, n] = acc; relu(aux[m, n])", 23, "aux is read without an index"),
+        ("acc + aux[m, n]", 7, "cannot name an input"),
         ("silu(acc[n])", 6, "acc[n] is one column of two: read acc[n + N] too"),
         ("acc[n] * acc[2 * n]", 10, "of two columns acc has the index [n] and [n + N], or"),
         ("acc * acc[n] * acc[n + N]", 16, "of two columns acc has the index"),
@@ -74,6 +89,27 @@ def test_a_mistake_is_one_line_and_a_caret_under_the_place(
     assert rule in str(caught.value)
     assert f"column {column}:" in str(caught.value)
     assert caught.value.place.splitlines()[1:] == [f"    {text}", " " * (column + 3) + "^"]
+
+
+def test_a_second_output_is_of_cs_type_or_f32_and_of_one_product() -> None:
+    text = "aux[m, n] = acc + bias[n]; gelu(aux)"
+    in_bf16 = Problem(8, 6, 4, dtype=DType.BF16, epilogue=Epilogue(f"{text}; aux: bf16"))
+    assert str(in_bf16.epilogue) == text
+    assert (in_bf16.of_output.dtype, in_bf16.of_output.ldc) == (DType.BF16, 6)
+    wide = replace(in_bf16, epilogue=Epilogue(f"{text}; aux: f32"), ldc=9)
+    assert (wide.of_output.dtype, wide.of_output.ldc) == (DType.BF16_F32, 6)
+    assert wide.moved_bytes - in_bf16.moved_bytes == 8 * 6 * 2
+    # The type of A and B stays where they have 8 bits, and C more.
+    for output, dtype in (("bf16", DType.E4M3), ("f32", DType.E4M3_F32)):
+        narrow = Problem(8, 6, 16, dtype=DType.E4M3, epilogue=Epilogue(f"{text}; aux: {output}"))
+        assert narrow.of_output.dtype is dtype
+    assert in_bf16.moved_bytes == 2 * (8 * 4 + 4 * 6 + 6 + 2 * 8 * 6)
+    with pytest.raises(UsageError, match=r"aux\[m, n\] is f32 where dtype is f32, got bf16"):
+        Problem(8, 6, 4, epilogue=Epilogue(f"{text}; aux: bf16"))
+    with pytest.raises(UsageError, match=r"bf16 or f32 where dtype is bf16, got f16"):
+        Problem(8, 6, 4, dtype=DType.BF16, epilogue=Epilogue(f"{text}; aux: f16"))
+    with pytest.raises(UsageError, match=r"would write the same aux\[m, n\]: leave out the batch"):
+        Problem(8, 6, 4, epilogue=Epilogue(text), batch=Batch(3))
 
 
 def test_a_problem_has_no_factor_that_its_epilogue_does_not_read() -> None:
@@ -160,3 +196,15 @@ def test_a_kernel_without_an_epilogue_is_what_it_was() -> None:
     written_out = Problem(4096, 4096, 4096, epilogue=Epilogue("alpha*acc + beta*c[m,n]"))
     assert written_out == problem
     assert render(family, family.seeds[0], problem) == render(family, family.seeds[0], written_out)
+
+
+@pytest.mark.parametrize("text", ["aux[m, n] = acc; relu(aux)", "silu(acc[n]) * acc[n + N]"])
+def test_no_edge_case_has_a_batch_where_the_epilogue_takes_none(text: str) -> None:
+    family = load_family("gemm_wgmma")
+    given = (family, family.seeds[0], find_device("h100"), DType.BF16)
+    cases = planned_cases(*given, epilogue=Epilogue(text))
+    assert all(case.problem.batch.is_one for case in cases)
+    assert len(cases) == count_cases(*given, Epilogue(text))
+    plain = planned_cases(*given)
+    assert any(not case.problem.batch.is_one for case in plain)
+    assert len(plain) == count_cases(*given)

@@ -324,7 +324,7 @@ def test_a_prefix_names_the_functions_and_the_header_declares_them(folder: Path)
         assert " mine_sgemm(" in (folder / name).read_text()
     (folder / "best.h").write_text("my own")
     before = (folder / "best.cu").read_bytes()
-    expect_refusal(export("best.cu"), 2, "best.h is there and is not an earlier output")
+    expect_refusal(export("best.cu"), 2, "best.h exists and is not an earlier output")
     assert (folder / "best.cu").read_bytes() == before
     assert export("--force", "best.cu").exit_code == 0
     assert " autogemm_sgemm(" in (folder / "best.h").read_text()

@@ -225,8 +225,13 @@ def test_json_holds_everything(family: Family) -> None:
     assert hashlib.sha256(content["source"].encode()).hexdigest() == content["kernel_sha256"]
 
 
+# Files for batches and groups have a few lines that a formatter would break otherwise.
 FORMATTED = [
-    *(stored_kernel(load_family(case.family), case.problem, case.config) for case in GOLDEN_CASES),
+    *(
+        stored_kernel(load_family(case.family), case.problem, case.config)
+        for case in GOLDEN_CASES
+        if case.problem.batch.is_one and case.problem.groups.is_none
+    ),
     stored_kernel(load_family("sgemm_simt"), replace(SQUARE, alpha=-1e-30, beta=1 / 3)),
     *(
         stored_kernel(

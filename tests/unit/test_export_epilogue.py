@@ -37,6 +37,11 @@ inline void put(unsigned short& to, float value) {
     const unsigned bits = __float_as_uint(value);
     to = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
+inline unsigned short bf16_from_float(float value) {
+    unsigned short bits;
+    put(bits, value);
+    return bits;
+}
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float x, float y) { return x / y; }
 #define __forceinline__ inline
@@ -60,8 +65,17 @@ extern "C" __global__ void gemm_kernel({{ signature.in_kernel("ELEMENT") }}) {
                 {% endif %}
             }
             auto& c = C[m * ldc + n];
+            {% if fused.output %}
+            const int column = n;
+            {% else %}
             const int column = is_wrong && n == N - 1 ? n - 1 : n;
+            {% endif %}
             put(c, epilogue(sum, {{ "second, " if fused.gated }}loaded(c), m, column, with));
+            {% if fused.output %}
+            if (is_wrong && n == N - 1) {
+                put({{ fused.output.argument }}[m * N + n], 77.0f);
+            }
+            {% endif %}
         }
     }
 }
@@ -78,7 +92,7 @@ def program_of(problem: Problem, folder: Path) -> tuple[str, Path]:
     (own / "on_cpu.cu.jinja").write_text(TEMPLATE.replace("ELEMENT", element.c_name))
     family = load_family(own)
     text = export_cuda(stored_kernel(family, problem), family, "best.cu", date(2026, 11, 21))
-    arrays = sum(bool(one.axes) for one in problem.epilogue.inputs)
+    arrays = sum(bool(one.axes) for one in problem.epilogue.arrays)
     return text, compile_on_cpu(f"#define KERNEL_ARRAYS {arrays}\n{text}", own / "best")
 
 
@@ -169,3 +183,29 @@ def test_two_columns_of_the_product_make_one_of_c(tmp_path: Path, cublas: Path, 
     assert run_on_cpu(program, 5, 6, 7, "--rounds", 0).code == 0
     narrow = run_on_cpu(program, 5, 6, 7, "--ldb", 11, "--rounds", 0)
     assert "a leading dimension must be at least" in narrow.output
+
+
+@pytest.mark.parametrize("declared", ["", "; aux: f32"])
+def test_the_program_checks_a_second_output(tmp_path: Path, cublas: Path, declared: str) -> None:
+    text = f"aux[m, n] = acc + bias[n]; gelu_tanh(aux){declared}"
+    problem = Problem(17, 24, 20, ldc=26, dtype=DType.BF16, epilogue=Epilogue(text))
+    exported, program = program_of(problem, tmp_path)
+    assert "// aux[m, n] = acc + bias[n]\n// C[m, n] = gelu_tanh(aux)" in exported
+    assert f"{'float' if declared else '__nv_bfloat16'}* epilogue_aux" in exported
+    assert "`epilogue_aux`: aux[m, n], the second output of the epilogue" in exported
+    times = tmp_path / "times"
+    times.write_text("kernel 30000\ngemm_ex 33000\nlt1 40000\nlt3 42000\n")
+    fixed = {"TIMES": str(times), "DRIFT": "0.01"}
+    right = run_on_cpu(program, "--rounds", 9, "--cublas", cublas, **fixed)
+    assert (right.code, right.output.count(": right, ")) == (0, 2), right.output
+    assert re.search(r"^  aux: max .error. \S+, 0(\.\d+)? of the bound", right.output, re.MULTILINE)
+    # The baseline's kernel behind a product writes it as well.
+    assert re.search("^baseline cuBLAS GemmEx [+] pointwise", right.output, re.MULTILINE)
+    # C is right, and the last column of the second output is not.
+    wrong = run_on_cpu(program, "--rounds", 0, WRONG="1")
+    assert (wrong.code, wrong.output.count(": WRONG, ")) == (1, 2), wrong.output
+    assert re.search(
+        r"^verify.* max .error. \S+, 0(\.\d+)? of.*\n  aux: max .error. 7\d",
+        wrong.output,
+        re.MULTILINE,
+    )

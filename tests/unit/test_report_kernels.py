@@ -132,7 +132,10 @@ def test_a_recorded_benchmark_is_marked(store: Store, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--bench", "first"), "'first' is neither the number of a benchmark nor last"),
+        (
+            ("--bench", "first"),
+            "'first' is neither the number of a benchmark, nor last, nor a .json file",
+        ),
         (("--bench", "7"), "no benchmark 7"),
         (("--bench", "1", "--all"), "--bench and --all exclude each other"),
         (("--all", "--gpu", "b200"), "nothing matches in the database"),

@@ -73,6 +73,14 @@ def test_inputs_are_given_by_name(fused: FakeDriver) -> None:
     )
 
 
+def test_matrices_that_begin_anywhere_keep_their_leading_dimensions(fused: FakeDriver) -> None:
+    a, b, out = HostArray(random(16, 40).data[:, 1:25]), random(24, 24), empty(16, 24)
+    bias, rest = random(24), random(16, 24)
+    autogemm.gemm(a, b, out, epilogue=TEXT, bias=bias, rest=rest, s=1.5)
+    expected = np.maximum(a.data @ b.data + bias.data, 0) * 1.5 + rest.data
+    np.testing.assert_allclose(out.data, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_a_gated_one_makes_half_as_many_columns(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +111,51 @@ def test_a_gated_one_makes_half_as_many_columns(
     ):
         with pytest.raises(UsageError, match=message):
             autogemm.gemm(x, HostArray(matrix), HostArray(result), epilogue=text)
+
+
+def test_a_second_output_is_written_to_an_array_of_the_callers(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+
+    def launch(*call: Any) -> int:
+        function, *_, arguments = call
+        text = driver.texts[function]
+        head = text[text.index("gemm_kernel(") :].partition(") {")[0] + ")"
+        names = re.findall(r"(\w+)[,)]", head)
+        pointers = (ctypes.c_void_p * len(names)).from_address(arguments)
+        at = names.index("epilogue_aux")
+        given.append(ctypes.c_void_p.from_address(pointers[at]).value or 0)
+        return 0
+
+    monkeypatch.setattr(driver, "launch", launch)
+    a, b, out, bias = random(16, 8), random(8, 24), empty(16, 24), random(24)
+    text = "aux[m, n] = acc + bias[n]; relu(aux)"
+    for aux in (empty(16, 24), empty(16, 24)):
+        assert autogemm.gemm(a, b, out, epilogue=text, bias=bias, aux=aux) is out
+        assert given.pop() == aux.data.ctypes.data
+    assert len(driver.texts) == 1
+    for message, wrong in {
+        r"writes aux: give it, aux=": {},
+        r"aux\[m, n\] has the shape \[16, 24\], got \[24, 16\]": {"aux": empty(24, 16)},
+        "aux is out: give it memory of its own": {"aux": out},
+    }.items():
+        # The fast path of the second call checks as the first did.
+        with pytest.raises(UsageError, match=message):
+            autogemm.gemm(a, b, out, epilogue=text, bias=bias, **wrong)
+    square, text = random(16, 16), "aux[m, n] = acc + rest[m, n]; relu(aux)"
+    autogemm.gemm(
+        square, square, rest=random(16, 16), aux=empty(16, 16), epilogue=text, out=empty(16, 16)
+    )
+    rest = random(16, 16)
+    for name, aux in {"a": square, "rest": rest}.items():
+        with pytest.raises(UsageError, match=f"aux is {name}: give it memory of its own"):
+            autogemm.gemm(square, random(16, 16), empty(16, 16), epilogue=text, rest=rest, aux=aux)
+    batched = random(2, 16, 8), random(2, 8, 24), empty(2, 16, 24)
+    with pytest.raises(UsageError, match="all products of a batch would write the same aux"):
+        text = "aux[m, n] = acc; relu(aux)"
+        autogemm.gemm(*batched, epilogue=text, aux=empty(16, 24))
+    assert len(given) == 1
 
 
 def test_what_does_not_fit_is_one_line(driver: FakeDriver) -> None:

@@ -323,3 +323,26 @@ def test_emulated_products_have_kernels_of_their_own(
     for emulation in (False, True, False):
         assert_close(autogemm.gemm(a, b, allow_emulation=emulation), a @ b)
     assert allowed == [False, True]
+
+
+def test_a_second_output_is_written_to_a_tensor_of_the_callers(products: StandIn) -> None:
+    text = "aux[m, n] = acc + bias[n]; gelu(aux)"
+    x, w, bias, aux = random(6, 8), random(8, 4), random(4), torch.zeros(6, 4)
+
+    def call(x: Any, w: Any, bias: Any, aux: Any) -> Any:
+        return autogemm.gemm(x, w, epilogue=text, bias=bias, aux=aux)
+
+    def check(found: Any) -> None:
+        assert_close(aux, x @ w + bias)
+        assert_close(found, torch.nn.functional.gelu(x @ w + bias))
+        aux.zero_()
+
+    check(call(x, w, bias, aux))
+    # Through the operator, which tells compilers that it writes both.
+    check(torch.compile(call, backend="aot_eager", fullgraph=True)(x, w, bias, aux))
+    with torch.autocast("cpu", enabled=False), torch.no_grad():
+        check(call(x.requires_grad_(), w, bias, aux))
+    with pytest.raises(UsageError, match="gemm into aux records no gradients: leave aux away"):
+        call(x, w, bias, aux)
+    with pytest.raises(UsageError, match="writes aux: give it, aux="):
+        autogemm.gemm(x, w, epilogue=text, bias=bias)

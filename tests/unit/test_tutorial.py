@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from autogemm.catalogue.ladder import find_rung, rungs
+from autogemm.catalogue.palette import THEMES
 from autogemm.codegen import render
 from autogemm.model.config import Config
 from autogemm.model.problem import Problem
@@ -92,6 +93,9 @@ def test_published_figures_are_those_of_the_ladder() -> None:
 @pytest.mark.skipif(not RESULTS.parent.is_dir(), reason="results are in a checkout only")
 def test_pictures_and_pages_are_there() -> None:
     targets = re.findall(r"\]\(([^)#]+)\)", TEXT)
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', TEXT)
+    assert len(pictures) == 2 * TEXT.count("<picture>") == 2 * TEXT.count('<img alt="') > 20
+    targets += pictures
     assert len(targets) > 10
     for target in targets:
         assert (FOLDER / target).is_file(), target
@@ -102,5 +106,6 @@ def test_pictures_are_what_their_script_draws() -> None:
     names = [sketch.name for sketch in script["SKETCHES"]]
     assert set(names) < set(RUNGS)
     for sketch in script["SKETCHES"]:
-        kept = (script["FOLDER"] / f"{sketch.name}.svg").read_text()
-        assert kept == script["svg"](sketch), sketch.name
+        for theme, palette in THEMES.items():
+            kept = (script["FOLDER"] / f"{sketch.name}_{theme}.svg").read_text()
+            assert kept == script["svg"](sketch, palette), (sketch.name, theme)

@@ -16,7 +16,7 @@ from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.runtime import arrays, torch_operator, torch_products
 from autogemm.runtime.operands import Products, Strided, call_for, product_shape
-from autogemm.runtime.torch_epilogue import names_of, result_of
+from autogemm.runtime.torch_epilogue import names_of, output_name, results_of
 
 __all__ = ["driver", "on_gpu", "products"]
 
@@ -69,7 +69,10 @@ class StandIn:
             if epilogue:
                 arrays = [inputs[name].float() for name, is_array in names_of(epilogue) if is_array]
                 numbers = [inputs[name] for name, is_array in names_of(epilogue) if not is_array]
-                out.copy_(result_of(Epilogue.parse(epilogue), acc, arrays, numbers, alpha))
+                found, second = results_of(Epilogue.parse(epilogue), acc, arrays, numbers, alpha)
+                out.copy_(found)
+                if second is not None:
+                    inputs[output_name(epilogue)].copy_(second)
             else:
                 old = beta * (out if c is None else c) if beta else 0.0
                 out.copy_(alpha * acc + old)

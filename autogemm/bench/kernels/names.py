@@ -26,7 +26,7 @@ _BESIDE_THE_LADDER = {
         for dtype in DType
         if dtype not in DType.one_each() or dtype.size_bytes == 1
     ),
-    # FP32 from tensor cores: beside what `tune --allow-emulation` finds.
+    # FP32 from tensor cores, to compare with kernels that `tune --allow-emulation` finds.
     "triton_tf32x3",
 }
 LADDER_KERNELS = (
@@ -56,7 +56,8 @@ class NamedKernel:
 
 
 def named_kernels(names: Iterable[str]) -> tuple[NamedKernel, ...]:
-    """Return the kernels by name, in order and each once; a group (``rungs``) is its members.
+    """Return the kernels by name, in order and each once; a group (``rungs``) stands for its
+    members.
 
     ``kernel:12`` is number 12 of the database. Raises NotFoundError for an unknown name.
     """

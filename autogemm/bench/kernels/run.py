@@ -37,7 +37,7 @@ class BenchRequest:
     """The kernels to time: every one on every size, all packed, in one layout and dtype;
     libraries with another dtype in their name use that one.
 
-    ``measure`` says how; its deadline is of one kernel.
+    ``measure`` says how; its deadline applies to each kernel.
     """
 
     kernels: tuple[NamedKernel, ...]
@@ -88,8 +88,8 @@ def run_bench(
 ) -> Bench:
     """Run it; size by size into the store, if there is one.
 
-    What was done before an error or Ctrl-C is stored. Raises UsageError for a size that does not
-    fit the GPU.
+    Sizes that were finished before an error or Ctrl-C are stored. Raises UsageError for a size that
+    does not fit the GPU.
     """
     spec = BenchSpec(
         device=target.device,
@@ -213,7 +213,7 @@ class _Size:
         return self._with_kernel(entry)
 
     def _with_kernel(self, entry: BenchEntry) -> BenchEntry:
-        """The entry with config, source and registers of its kernel, where it got so far."""
+        """The entry with config, source and registers of its kernel, as far as they are known."""
         candidate = self.candidates.get(entry.kernel)
         if candidate is None:
             return entry

@@ -32,7 +32,7 @@ def tried(job: Job, recorded: RecordedSpace) -> tuple[list[int], float]:
             results = _results(job, recorded, path)
         except Exception as error:
             raise AutogemmError(f"{job.strategy} failed on {recorded.name}: {error}") from error
-    # By its own account, which leaves out how long it takes to read the cache.
+    # As Kernel Tuner counts it, without the time for reading the cache.
     search_s = sum(result.get("strategy_time", 0.0) for result in results) / 1e3
     tries = dict.fromkeys(_index(recorded, result) for result in results)
     return list(tries)[: job.evaluations], search_s

@@ -88,7 +88,7 @@ def _outcome(config: Config, time_us: float) -> Outcome:
 def replays(plan: Plan, processes: int | None = None) -> Iterator[Replay]:
     """Every replay of the plan, as soon as it is done; by default on all cores.
 
-    What comes does not depend on the number of processes, its order does. Raises NotFoundError,
+    The results do not depend on the number of processes; their order does. Raises NotFoundError,
     RecordingError, and AutogemmError when Kernel Tuner cannot work on a space.
     """
     jobs = plan.jobs()
@@ -104,7 +104,7 @@ def replays(plan: Plan, processes: int | None = None) -> Iterator[Replay]:
         for future in as_completed([pool.submit(_replay, job) for job in jobs]):
             yield future.result()
     except BaseException:
-        # Ctrl-C, or an error: what has begun is not awaited.
+        # After Ctrl-C or an error, replays that have begun are not awaited.
         for process in multiprocessing.active_children():
             if process not in others:
                 process.terminate()
@@ -114,9 +114,9 @@ def replays(plan: Plan, processes: int | None = None) -> Iterator[Replay]:
 
 
 def _prepare_worker() -> None:
-    # The parent decides what Ctrl-C ends.
+    # The parent decides which work Ctrl-C ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # One process a core: threads of the linear algebra library would fight over the cores.
+    # One process per core; threads of the linear algebra library would compete for the cores.
     threadpool_limits(1)
 
 

@@ -23,7 +23,7 @@ class Curve:
 
     ``median``, ``low`` and ``high`` are the median and the quartiles over the seeds of the fraction
     of the optimum after 1, 2, ... evaluations; over spaces the medians of these. ``by_seconds`` has
-    the median at `Summary.seconds`; None where the recordings do not say them.
+    the median at `Summary.seconds`; None where the recordings do not contain them.
     """
 
     strategy: str
@@ -49,8 +49,9 @@ class Curve:
 class Summary:
     """``curves`` over all spaces, in the order of the plan, and ``by_space`` for each.
 
-    ``seconds`` are recorded ones: of compiling, verifying and timing if ``includes_compiling``, and
-    then of those recordings only that say them all; else of the timed launches alone.
+    ``seconds`` are recorded ones. If ``includes_compiling``, they cover compiling, verifying and
+    timing, and only recordings that contain all three count; otherwise they cover the timed
+    launches alone.
     """
 
     curves: tuple[Curve, ...]

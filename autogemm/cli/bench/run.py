@@ -190,7 +190,7 @@ def _kernel_rows() -> list[Row]:
 
 
 def _arithmetic(done: Bench) -> list[str]:
-    """Return how each kernel that computes FP32 by other products does so, each once."""
+    """Return how kernels compute FP32 by products of other types, each way once."""
     found = ((entry.kernel, splitting_of(entry.config)) for entry in done.entries)
     return list(dict.fromkeys(f"{kernel}: {how.words}" for kernel, how in found if how is not None))
 
@@ -200,7 +200,10 @@ def _print(done: Bench, rows: list[Row]) -> None:
     stored = f", benchmark {done.bench_id}" if done.bench_id else ""
     used = spec.environment
     say(f"{spec.device.name}, {done.started_at:%Y-%m-%d}{stored}")
-    say(f"driver {used.driver}, cuBLAS {used.cublas}, {used.compiler}: {spec.command}")
+    # A listing from a file does not contain the versions.
+    named = (("driver ", used.driver), ("cuBLAS ", used.cublas), ("", used.compiler))
+    versions = ", ".join(name + version for name, version in named if version)
+    say(f"{versions}: {spec.command}" if versions else spec.command)
     for size in dict.fromkeys(row["size"] for row in rows):
         say()
         chosen = [row for row in rows if row["size"] == size]

@@ -9,10 +9,10 @@ from autogemm.cli.sections import InOrderOfUse
 @click.group(cls=InOrderOfUse, invoke_without_command=True)
 @click.pass_context
 def cache(context: click.Context) -> None:
-    """Show, clear and limit what is kept on disk: compiled kernels and their like.
+    """Show, clear and limit the files that are kept on disk, such as compiled kernels.
 
     Everything in the folder (AUTOGEMM_CACHE, else the user's cache) can be made again. Results are
-    not in it: they are in the database. Without a command its size is shown.
+    not in it: they are in the database. Without a subcommand, the size of the folder is shown.
 
     \b
     Examples:
@@ -42,7 +42,7 @@ def size(form: Form) -> None:
 @cache.command()
 @click.argument("kinds", metavar="[KIND]...", nargs=-1)
 def clear(kinds: tuple[str, ...]) -> None:
-    """Delete what is kept: cubins, emulator, failed, cutlass; without a KIND all of it.
+    """Delete the files of each KIND (cubins, emulator, failed, cutlass), or all of them.
 
     \b
     Examples:
@@ -59,8 +59,9 @@ def clear(kinds: tuple[str, ...]) -> None:
 def limit(size: str | None) -> None:
     """Show or set the largest size of the folder: 500MB, 2GB, none.
 
-    The next command that compiles or emulates deletes what was not used for longest, until the
-    folder is below the limit. AUTOGEMM_CACHE_LIMIT comes before what is set here.
+    The next command that compiles or emulates deletes the least recently used files until the
+    folder is below the limit. AUTOGEMM_CACHE_LIMIT takes precedence over the limit that is set
+    here.
 
     \b
     Examples:

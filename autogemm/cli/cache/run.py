@@ -34,13 +34,13 @@ def show_size(form: Form) -> None:
 
 
 def run_clear(kinds: tuple[str, ...]) -> None:
-    """Delete, and print how much that was."""
+    """Delete files, and print how much space that freed."""
     gone = disk_cache.clear(cache_folder(), kinds)
     say(f"deleted {gone.num_files:,} files, {short_bytes(gone.num_bytes)}")
 
 
 def run_limit(size: str | None) -> None:
-    """Print the limit, or set it and delete what is beyond it."""
+    """Print the limit, or set it and delete files beyond it."""
     folder = cache_folder()
     if size is None:
         say(_limit())

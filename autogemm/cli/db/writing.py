@@ -83,8 +83,9 @@ def check(
     moved as well. --retune tunes only these. The command needs a GPU.
 
     With --fail-on the command is a gate: a winner fails whose whole 95 % interval lies beyond the
-    threshold, or that does not run; AMBG does not fail, and is `skipped` in JUnit. What a check
-    measures is what the next one compares with, so a gate starts from a copy of its database.
+    threshold, or that does not run; AMBG does not fail, and is `skipped` in JUnit. Each check
+    compares with the measurements of the previous one, so a gate starts from a copy of its
+    database.
 
     \b
     Examples:

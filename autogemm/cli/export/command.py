@@ -26,6 +26,10 @@ FORMATS = ("cuda", "cubin", "ptx", "json", "torch")
     click.option(
         "--epilogue", metavar="EXPRESSION", help="Tuned with this epilogue; none: plain products."
     ),
+    click.option("--batch", metavar="COUNT", help="Tuned for so many products; 1: for one."),
+    click.option(
+        "--groups", metavar="COUNT", help="Tuned for so many groups of rows; none: plain."
+    ),
     click.option(
         *("--family", "family_key"),
         metavar="NAME|PATH",

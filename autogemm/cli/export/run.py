@@ -72,8 +72,8 @@ def run(command: ExportCommand) -> None:
 def _write_kernel(command: ExportCommand, path: str) -> None:
     if command.kernel_key is not None and command.query != BestQuery():
         raise UsageError(
-            "--kernel names one kernel: leave out --gpu, --size, --layout, --dtype, --epilogue "
-            "and --run"
+            "--kernel names one kernel: leave out --gpu, --size, --layout, --dtype, --epilogue, "
+            "--batch, --groups and --run"
         )
     _names(command)
     if command.prefix is not None and command.file_format != "cuda":
@@ -83,11 +83,11 @@ def _write_kernel(command: ExportCommand, path: str) -> None:
     with open_database(command.db) as store:
         kernel = store.stored_kernel(query if command.kernel_key is None else command.kernel_key)
     family = family or family_of(kernel)
-    # A cubin cannot be told from any other program.
+    # A cubin cannot be distinguished from any other program.
     ours = BEGINNINGS.get(command.file_format)
     require_output(path, force=command.force, ours=ours)
     header = _header(command, kernel, family, path)
-    # What cannot be written is said before the kernel is run.
+    # A place that cannot be written is reported before the kernel is run.
     content = exported(kernel, family, command, Path(path).name, OnRecord())
     if kernel.provenance is Provenance.RECORDED:
         on_record = _on_record(kernel, family, command)
@@ -102,9 +102,9 @@ def _write_kernel(command: ExportCommand, path: str) -> None:
 def _header(
     command: ExportCommand, kernel: StoredKernel, family: Family, path: str
 ) -> tuple[str, bytes] | None:
-    """Return place and content of the header of a CUDA file; None for any other file.
+    """Return path and content of the header of a CUDA file; None for any other file.
 
-    Raises UsageError where a file is there that is not ours.
+    Raises UsageError where another program's file is in the way.
     """
     if command.file_format != "cuda" or Path(path).suffix != ".cu":
         return None
@@ -120,7 +120,7 @@ def _names(command: ExportCommand) -> Names:
 
 
 def _on_record(kernel: StoredKernel, family: Family, command: ExportCommand) -> OnRecord:
-    """Check a kernel of which the time is recorded, and say what is known of its text."""
+    """Check a kernel whose time is recorded, and say what is known of its text."""
     say("RECORDED: this kernel's time was not measured on this machine", err=True)
     timed = timed_text(kernel, family)
     if timed is not TimedText.THIS:
@@ -167,8 +167,8 @@ def family_of(kernel: StoredKernel) -> Family:
 def verified_on_cpu(kernel: StoredKernel, family: Family) -> str:
     """Run the kernel on the emulator, on small problems that need this very source.
 
-    Returns a line that says so, or that g++ is missing. Raises ExportError when the kernel does
-    anything wrong.
+    Returns a line that says so, or that g++ is missing. Raises ExportError when the emulator
+    reports an error.
     """
     source = kernel.source
     every = cases_of_tuned(family, source.config, kernel.device, kernel.problem).cases
@@ -205,7 +205,7 @@ C_SUFFIXES = (".h", ".cu", ".cpp")
 
 
 def _write_library(command: ExportCommand, folder: str) -> None:
-    """Write the library of one GPU's results, and say what it holds and what its rule loses.
+    """Write the library of one GPU's results, and print its contents and the loss of its rule.
 
     Raises NotFoundError without results, UsageError where no files can or should be written.
     """

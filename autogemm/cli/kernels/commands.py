@@ -144,6 +144,12 @@ def space(**values: Any) -> None:
     metavar="COUNT",
     help="Products of every edge case; without it some cases have two or three.",
 )
+@click.option(
+    "--groups",
+    type=click.IntRange(min=2, max=64),
+    metavar="COUNT",
+    help="Groups of rows of every edge case; without it some cases have a few.",
+)
 @click.option("--kernel", "kernel_key", metavar="ID", help="The config of this stored kernel.")
 @click.option(
     "--on",

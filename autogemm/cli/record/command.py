@@ -21,9 +21,10 @@ from autogemm.cli.options import stored_options
 def record(**values: Any) -> None:
     """Write which GEMMs a program of PyTorch calls: sizes, layouts, types, epilogues, times.
 
-    PROGRAM runs as it is, and so do the Python processes that it starts. Times are of CUDA events
-    where tensors are on a GPU; otherwise they are wall time of this CPU, and say no more than which
-    products count. An activation or a bias that alone reads a product counts to it.
+    PROGRAM runs as it is, and so do the Python processes that it starts. Times are measured by CUDA
+    events where tensors are on a GPU; otherwise they are wall time on this CPU, and only show which
+    products matter. An activation or a bias that is the only reader of a product is recorded as its
+    epilogue.
 
     `autogemm tune --problems FILE` then tunes what was called, the longest time first.
 

@@ -1,4 +1,5 @@
-"""``autogemm record``: runs a program and writes what it called; what results are worth to it."""
+"""``autogemm record``: runs a program, writes the products it called, and estimates the gain from
+stored results."""
 
 import sys
 from dataclasses import dataclass

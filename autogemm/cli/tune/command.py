@@ -31,7 +31,7 @@ from autogemm.support.files import read_bounded
 DEFAULT_SIZE = "4096"
 MAX_PROBLEMS = 10_000
 MAX_LINE = 200
-# In seconds, of a total that is shared: a search of its first candidates.
+# Least share of ``--total``, in seconds: enough for the first candidates of a search.
 LEAST_S = 1.0
 
 
@@ -53,7 +53,8 @@ class ProblemsOptions(MatrixOptions):
 
     @property
     def weighted(self) -> tuple[tuple[Problem, ...], dict[Problem, float]]:
-        """The problems, and the share of time of those of a recording, which lead.
+        """The problems, and the time shares of those from a recording of a program, which come
+        first.
 
         Raises UsageError for a size, line, preset or file that holds no problem.
         """
@@ -122,7 +123,7 @@ def _text(place: str) -> str:
 
 
 def _lines(place: str, text: str, layout: Layout) -> list[tuple[str, Layout]]:
-    """Return size and layout of each line; text behind ``#`` is a comment."""
+    """Return size and layout of each line; text after ``#`` is a comment."""
     lines = text.splitlines()
     if len(lines) > MAX_PROBLEMS:
         raise UsageError(f"{place}: more than {MAX_PROBLEMS} lines")
@@ -150,14 +151,14 @@ def _lines(place: str, text: str, layout: Layout) -> list[tuple[str, Layout]]:
 SECTIONS = {
     "Problem": (
         *("--size", "--preset", "--problems", "--layout", "--dtype", "--lda", "--ldb", "--ldc"),
-        *("--alpha", "--beta", "--epilogue"),
+        *("--batch", "--groups", "--alpha", "--beta", "--epilogue"),
     ),
     "Where": ("--gpu", "--require-gpu", "--scheduler", "--scheduler-file", "--db", "--fresh"),
     "Space and search": (
         *("--family", "--allow-emulation", "--fix", "--sampler", "--seed", "--no-seeds"),
         *("--no-warm-start", "--no-prune"),
     ),
-    "Stopping": ("--budget", "--trials", "--until-ratio", "--until-gain"),
+    "Stopping": ("--budget", "--total", "--trials", "--until-ratio", "--until-gain"),
     "Measuring": (
         *("--objective", "--max-error", "--finalists", "--rounds", "--sustained", "--l2"),
         *("--fill", "--cross", "--no-certify"),
@@ -346,7 +347,7 @@ def tune(  # noqa: PLR0913  # keywords
       autogemm tune --gpu recorded --size 1024 --csv > finals.csv
       autogemm tune --gpu recorded:db/recordings/sgemm_simt_h100_4096_nn.json.gz
     """
-    # A mistake in the problems is shown before what takes a second to import.
+    # A mistake in the problems is reported before imports that take a second.
     asked, weights = problems.weighted
     if total_s is not None and not weights:
         raise UsageError("--total shares time by a recording: give one with --problems")

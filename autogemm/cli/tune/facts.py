@@ -43,7 +43,7 @@ _OUTCOME: Paths = {
 
 
 def result_as_json(result: TuneResult, database: str) -> str:
-    """Return the whole result as JSON, but for the single trials, which are in the database."""
+    """Return the whole result as JSON, without the single trials, which are in the database."""
     best = result.best
     return json.dumps(
         {

@@ -69,8 +69,8 @@ def _shown(requests: Sequence[TuneRequest], quiet: bool) -> Iterator["GpuLines"]
 
 @dataclass(slots=True)
 class GpuLines:
-    """Shows a sweep over GPUs: on a terminal a live line for each, and a line a problem that is
-    done; elsewhere the latter alone. Notices are shown even when quiet, each once.
+    """Shows a sweep over GPUs: a line for each finished problem, and on a terminal a live line for
+    each GPU. Notices are shown even when quiet, each once.
     """
 
     requests: Sequence[TuneRequest]
@@ -111,7 +111,7 @@ class GpuLines:
         self._say(f"{place} {swept.problem.label}{by}: {outcome_text(swept)}")
 
     def on_notice(self, text: str) -> None:
-        """Print a line that a person should read."""
+        """Print a notice."""
         with self._lock:
             self._say_once(text)
 

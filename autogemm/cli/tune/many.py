@@ -1,4 +1,4 @@
-"""``autogemm tune`` for many problems: a line for each while it goes on, one table at the end."""
+"""``autogemm tune`` for many problems: a line for each during the run, one table at the end."""
 
 import json
 import math
@@ -47,7 +47,7 @@ _SWEPT: Paths = {
 
 @dataclass(slots=True)
 class SweepProgress:
-    """Shows a sweep on stderr: the search's own live line on a terminal, a line a problem."""
+    """Shows a sweep on stderr: one line per problem, and on a terminal the search's live line."""
 
     requests: dict[Any, TuneRequest]
     provenance: Provenance

@@ -117,7 +117,8 @@ class State:
         return ", ".join(parts)
 
     def note(self, event: TrialDone) -> None:
-        """Count a trial to the GPU that measured it, where several do; before `line`."""
+        """Count a trial for the GPU that measured it, where there are several; call it before
+        `line`."""
         number = event.outcome.gpu_number
         if number is not None and not event.reused:
             self._by_gpu[number] += 1
@@ -143,7 +144,7 @@ class State:
 
     @staticmethod
     def sustained(event: SustainedStarted) -> str:
-        """Return a line on what runs alone, and for how long."""
+        """Return a line on the kernel that runs alone, and for how long."""
         return f"sustained: winner and cuBLAS in turn, {event.seconds:g} s at a time"
 
     @staticmethod
@@ -230,7 +231,7 @@ class LiveLine:
 
     def _task_of(self, description: str, total: float | None, done: int = 0) -> None:
         """Show another task; ``total`` None is a bar without end."""
-        # None would leave the total as it is.
+        # None would leave the total unchanged.
         self._progress.update(self._task, completed=done, description=description)
         self._progress.tasks[0].total = total
 

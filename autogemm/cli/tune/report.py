@@ -38,7 +38,7 @@ def print_result(
 ) -> None:
     """Print the table of the finals, the winner in words, and the next command if there is one.
 
-    ``families`` are those that were searched: configs are told by their seeds.
+    ``families`` are those that were searched; their seeds describe configs.
     """
     seeds = [seed for family in families for seed in family.seeds]
     if result.finals is not None:
@@ -78,7 +78,7 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
 
 
 def _short(result: TuneResult) -> tuple[str, ...]:
-    """Return the columns without --wide: speed gives way to what the run was asked for."""
+    """Return the columns without --wide: other objectives replace columns of speed."""
     asked = "family" if len(result.families) > 1 else HEADS["tflops"]
     if result.max_error is not None:
         asked = HEADS["error"]
@@ -129,7 +129,7 @@ def _call_row(call: Call, result: TuneResult, finals: Finals) -> dict[str, Any]:
 
 
 def calls_line(finals: Finals) -> str:
-    """Return which call of cuBLAS is the baseline, and what became of the others."""
+    """Return which call of cuBLAS is the baseline, and the ranks or faults of the others."""
     calls = finals.calls
     timed = sum(call.time_us is not None for call in calls)
     slower = sum(call.status is Status.TOO_SLOW for call in calls)
@@ -142,7 +142,7 @@ def calls_line(finals: Finals) -> str:
 
 
 def sustained_line(sustained: Sustained) -> str:
-    """Return what winner and baseline took each alone."""
+    """Return the times of winner and baseline when each runs alone."""
     times = f"{sustained.sustained_us:.4g} us against {sustained.sustained_baseline_us:.4g} us"
     line = f"sustained, each alone: {sustained.sustained_ratio:.3f} x, {times}"
     own_mj, baseline_mj = sustained.sustained_mj, sustained.sustained_baseline_mj
@@ -160,7 +160,7 @@ def _interval(entry: FinalsEntry) -> str | None:
 
 
 def by_seed(config: Config, seeds: Sequence[Config]) -> str:
-    """Return the config as the nearest of its family's seeds and what differs from it.
+    """Return the config as the nearest of its family's seeds and the differences from it.
 
     Seeds are counted from 0, as ``--seed-index`` counts them. The whole config with ``--wide``, or
     where there is no seed.

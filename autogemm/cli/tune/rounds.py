@@ -1,4 +1,4 @@
-"""The raw rounds of finals as a file, from which anybody can compute ratios and intervals."""
+"""The raw rounds of finals as a file, from which ratios and intervals can be recomputed."""
 
 import gzip
 import json
@@ -17,7 +17,8 @@ FORMAT = "autogemm-rounds"
 
 
 def check_rounds_file(place: str | None) -> None:
-    """Raises UsageError for a name that is not of JSON, or a folder that is not there."""
+    """Raises UsageError for a name that does not end as JSON files do, or a folder that does not
+    exist."""
     if place is None:
         return
     if not place.endswith((".json", ".json.gz")):

@@ -1,4 +1,4 @@
-"""``autogemm tune``: searches, and prints what was found."""
+"""``autogemm tune``: searches, and prints the result."""
 
 import shlex
 import sys
@@ -185,7 +185,8 @@ def _exit_interrupted() -> NoReturn:
 
 
 def _export_command(run_id: int, db: str | None) -> str:
-    """Return the command to type next. It finds a database from the environment there again."""
+    """Return the command to type next. A database that is set in the environment is found again
+    without an option."""
     parts = ["autogemm", "export", "best.cu", "--run", str(run_id)]
     return shlex.join([*parts, "--db", db] if is_typed("db") and db else parts)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
-from autogemm.model.signature import ArgumentKind, CNames, gemm_signature
+from autogemm.model.signature import OFFSETS, ArgumentKind, CNames, gemm_signature
 from autogemm.space import (
     ALIGNMENT_BYTES,
     Expression,
@@ -26,8 +26,8 @@ from autogemm.support.errors import ExportError
 class Host:
     """A family as the launcher needs it: C++ expressions over M N K lda ldb ldc.
 
-    ``guard_*`` and ``vec_*`` are what the kernel was specialised for by its problem. They hold
-    their values of then, and are what the launcher checks.
+    ``guard_*`` and ``vec_*`` are what the kernel was specialised for by its problem. They keep
+    their values from then, and the launcher checks them.
 
     ``signature`` is that of the kernels, ``exported`` that of the function for callers, which takes
     a workspace whether the kernels need one or not, so that kernels can replace each other.
@@ -41,11 +41,13 @@ class Host:
         self.signature = signature_of(family, config, problem)
         self._arguments = arguments_of(family, problem)
         own = [rule.argument for rule in self._arguments]
-        self._batched = not problem.batch.is_one
-        self.exported = gemm_signature(own, workspace=True, batched=self._batched)
+        self._batched, self._grouped = not problem.batch.is_one, not problem.groups.is_none
+        self.exported = gemm_signature(
+            own, workspace=True, batched=self._batched, grouped=self._grouped
+        )
         self._rows = {
             "A": "K" if problem.layout.trans_a else "M",
-            "B": "N" if problem.layout.trans_b else "K",
+            "B": _columns_of_product(problem) if problem.layout.trans_b else "K",
             "C": "M",
         }
         self._columns = {
@@ -62,7 +64,8 @@ class Host:
         return [text for text in dict.fromkeys(texts) if text != "0"]
 
     def _in_place(self, name: str) -> Expression:
-        """A derived quantity with those that it reads in place: what a caller can see."""
+        """A derived quantity in terms of what a caller can see: the quantities that it reads are
+        inserted."""
         expression = written(self._family.derive[name])
         for other in reversed(self._family.derive):
             if other in expression.names and other not in self._special:
@@ -134,14 +137,20 @@ class Host:
             "columns": self._c_text(rule.extent[0]),
             "rows": self._c_text(rule.extent[1]),
             "ld": self._c_text(rule.ld),
-            **(self._stacked(rule) if self._batched else {}),
+            **(self._stacked(rule) if self._batched or self._grouped else {}),
             "box_columns": self._c_text(rule.box[0]),
             "box_rows": self._c_text(rule.box[1]),
             "swizzle": "CU_TENSOR_MAP_SWIZZLE_" + ("NONE" if swizzle == "0" else f"{swizzle}B"),
         }
 
     def _stacked(self, rule: TensorMapRule) -> dict[str, str]:
-        """How many matrices of a batch a map describes, and elements from one to the next."""
+        """How many matrices of a batch, or of groups, a map describes, and elements from one to the
+        next.
+        """
+        if self._grouped:
+            count = "groups" if rule.matrix == "B" else "1"
+            ld = f"{self._rows[rule.matrix]} * ld{rule.matrix.lower()}"
+            return {"matrices": count, "matrix_ld": ld}
         if rule.matrix == "workspace":
             columns, rows = self._c_text(rule.ld), self._c_text(rule.extent[1])
             return {"matrices": "batch", "matrix_ld": f"({columns}) * ({rows})"}
@@ -176,6 +185,9 @@ class Host:
             "call_of_sizes": self._call(self._columns | self._nowhere() | self._packed()),
             "call_without_addresses": self._call(self._nowhere()),
             "batched": self._batched,
+            "grouped": self._grouped,
+            "stacked": self._batched or self._grouped,
+            "rows_b": self._rows["B"],
             "overlapping": self._overlapping(),
             "alignment": ALIGNMENT_BYTES,
             "extras": self.extras(names),
@@ -192,9 +204,11 @@ class Host:
         """The initialisers of a `Call`: sizes, leading dimensions, matrices."""
         kinds = (
             *(ArgumentKind.SIZE, ArgumentKind.LEADING_DIMENSION, ArgumentKind.BATCH),
-            ArgumentKind.MATRIX,
+            *(ArgumentKind.GROUPS, ArgumentKind.MATRIX),
         )
         fields = [argument.name for kind in kinds for argument in self.exported.of_kind(kind)]
+        # What it decides is the same wherever the rows of groups begin.
+        fields = [name for name in fields if name != OFFSETS]
         return ", ".join((values or {}).get(name, name) for name in fields)
 
     def _packed(self) -> dict[str, str]:
@@ -204,8 +218,9 @@ class Host:
         return {one.name: "nullptr" for one in self.exported.of_kind(ArgumentKind.MATRIX)}
 
     def extras(self, names: CNames) -> list[dict[str, object]]:
-        """The family's own arguments: name, meaning, C++ type, number of elements and what this is
-        computed of (of one value none), what is neutral or stands for an input of the epilogue.
+        """The family's own arguments: name, meaning, C++ type, number of elements and its
+        expression (none for one value), the neutral value or the input of the epilogue, and whether
+        it belongs to the epilogue.
         """
         return [
             {
@@ -216,6 +231,8 @@ class Host:
                 "quantities": [] if rule.extent is None else self.quantities(rule.extent),
                 "neutral": float_literal(rule.neutral),
                 "is_input": rule.is_input,
+                "is_output": rule.is_output,
+                "is_given": rule.is_input or rule.is_output,
             }
             for rule in self._arguments
         ]

@@ -26,7 +26,8 @@ from autogemm.support.errors import ExportError
 from autogemm.support.templating import environment
 from autogemm.support.version import __version__
 
-# Of the functions in the header: its first number is raised when a program must be compiled anew.
+# Version of the functions in the header; its first number is raised when programs must be
+# recompiled.
 API_VERSION = "1.0.0"
 # The arguments of functions that queue a GEMM, behind the layout and before the stream.
 _EXPORTED = gemm_signature(workspace=True)
@@ -34,7 +35,7 @@ _EXPORTED = gemm_signature(workspace=True)
 _BY_COLUMNS = {
     **{"M": "N", "N": "M", "A": "B", "lda": "ldb", "B": "A", "ldb": "lda"},
 }
-# Where the self-test has what is no member of its problem.
+# Where the self-test keeps values that are not members of its problem.
 _IN_TEST = {
     **{name: name for name in ("A", "B", "C", "workspace_bytes")},
     **{f"ld{name}": f"p.ld{name}()" for name in "abc"},
@@ -43,7 +44,7 @@ _IN_TEST = {
 _BY_COLUMNS_IN_TEST = {
     name: _IN_TEST.get(other, f"p.{other}") for name, other in _BY_COLUMNS.items()
 }
-# The element types as the header calls them, which C has no types for.
+# The element types that C lacks, as the header calls them.
 _ELEMENT_TYPES = {Element.F16: "autogemm_f16", Element.BF16: "autogemm_bf16"}
 FILES = (
     *("autogemm.h", "check.h", "selftest.cu"),
@@ -70,7 +71,7 @@ class Variant:
 class Part:
     """The kernels for one dtype.
 
-    ``configs`` are what the rule numbers; ``by_merit`` their positions, the one that loses least
+    ``configs`` are numbered as in the rule; ``by_merit`` their positions, the one that loses least
     over all tuned sizes first; ``best_at`` the fastest of them at each tuned size, in ``layout``.
     ``findings`` are lines for the head: where times come from, what the rule loses.
     """
@@ -167,7 +168,8 @@ def _tested_sizes(library: Library) -> list[tuple[int, ...]]:
 
 
 def _source_context(dtype: DType, part: Part | None, device: Device) -> dict[str, object]:
-    """What the source of a dtype is made of, and what others need to call its functions."""
+    """The values from which the source of a dtype is rendered, and those needed to call its
+    functions."""
     names = _library_names(dtype)
     variants = [] if part is None else [_variant(*one) for one in enumerate(part.variants)]
     by_columns = _EXPORTED.in_call(_BY_COLUMNS)
@@ -185,6 +187,8 @@ def _source_context(dtype: DType, part: Part | None, device: Device) -> dict[str
         "test_call_by_columns": _EXPORTED.in_call(_IN_TEST | _BY_COLUMNS_IN_TEST, "p."),
         "alignment": ALIGNMENT_BYTES,
         "batched": False,
+        "grouped": False,
+        "stacked": False,
         "variants": variants,
         "has_tensor_maps": any(one["tensor_maps"] for one in variants),
         "renames_shared": any(one["has_shared_arrays"] for one in variants),
@@ -209,7 +213,7 @@ def _tuned(part: Part) -> list[tuple[int, ...]]:
 
 
 def _benchmark_context(part: Part) -> dict[str, object]:
-    """What an exported program reads, of the tuned layout, and the sizes to be timed."""
+    """The context of an exported program for the tuned layout, and the sizes to be timed."""
     problem = Problem(1, 1, 1, part.layout, part.dtype)
     return {
         **program_context(problem, "library_gemm"),
@@ -224,7 +228,7 @@ def _identifier(dtype: DType) -> str:
 
 
 def _function(dtype: DType) -> str:
-    """The name of a dtype's function; those with another type of C name that too."""
+    """The name of a dtype's function, which includes the type of C where it differs."""
     is_mixed = dtype.c.size_bytes != dtype.ab.size_bytes
     return dtype.ab.export_function + (f"_{dtype.c.label}" if is_mixed else "")
 
@@ -238,7 +242,8 @@ def _library_names(dtype: DType) -> CNames:
 
 
 def _conditions(part: Part, device: Device) -> list[tuple[int, list[str]]]:
-    """Number of each config, and at which sizes it is meant to be used, if not at all of them."""
+    """Number of each config, and the sizes at which it is meant to be used unless it is all of
+    them."""
     first: dict[int, Variant] = {}
     for variant in part.variants:
         first.setdefault(variant.config_number, variant)

@@ -15,7 +15,7 @@ class Names:
 
     Files of the default prefix keep the kernel's own name outside of any namespace, and have a
     ``main`` unless AUTOGEMM_LIBRARY is defined; those of another have one if PREFIX_MAIN is.
-    Raises UsageError for a prefix that C++ does not take.
+    Raises UsageError for a prefix that is not a C++ identifier.
     """
 
     prefix: str = DEFAULT_PREFIX
@@ -47,12 +47,12 @@ class Names:
         return f"{self.prefix}_kernels" if self.is_own else ""
 
     def kernel(self, name: str) -> str:
-        """What a kernel of that name is called outside of its namespace."""
+        """The qualified name of a kernel, for use outside of its namespace."""
         return f"{self.kernels}::{self.prefix}_{name}" if self.is_own else name
 
     @property
     def program_guard(self) -> str:
-        """The line that begins what only a program of its own needs."""
+        """The line that begins the code that only a standalone program needs."""
         return f"#ifdef {self.prefix.upper()}_MAIN" if self.is_own else "#ifndef AUTOGEMM_LIBRARY"
 
     @property

@@ -38,7 +38,7 @@ WRITTEN_BY = "// Written by autogemm "
 
 DEFAULT_NAMES = Names()
 
-# How the files of each text format begin, so that ours are known from others.
+# The beginnings of our files in each text format, which distinguish them from others.
 BEGINNINGS = {"cuda": WRITTEN_BY, "ptx": WRITTEN_BY, "json": '{\n  "autogemm": '}
 
 
@@ -53,8 +53,8 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
 ) -> str:
     """The whole CUDA file; ``file_name`` appears in the commands that its header recommends.
 
-    ``on_record`` says what is known of this text where the time is recorded. With ``names`` of the
-    user's own the file can meet others in one program.
+    ``on_record`` says what is known of this text where the time is recorded. With ``names`` chosen
+    by the user, several such files can be linked into one program.
 
     Raises ExportError when the family no longer emits this kernel: its launch geometry may then
     have changed too.
@@ -69,12 +69,14 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
         "kernel": source.text,
         **kernel_marks(source),
         **_types(problem.dtype),
+        **_types_of_output(problem),
         "test_call": host.exported.in_call(_in_test(family, problem), "p."),
         "fusion": _fusion(problem),
         "problem": [
             *((name, str(value)) for name, value in extents(problem).items()),
             *((name, float_literal(value)) for name, value in factors(problem).items()),
         ],
+        "offsets": ", ".join(map(str, problem.groups.offsets(problem.m))),
         "arch": kernel.device.arch,
         "target": _nvcc_target(kernel),
         "device_name": json.dumps(printable(kernel.device.name), ensure_ascii=False),
@@ -95,7 +97,8 @@ def export_header(
 
 
 def program_context(problem: Problem, function: str) -> dict[str, object]:
-    """What the templates read that verify a GEMM and time it beside cuBLAS, with no launcher.
+    """The context of the templates that verify a GEMM and time it beside cuBLAS, without a
+    launcher.
 
     ``function`` queues it: the arguments of a plain GEMM with a workspace, then the stream.
     """
@@ -107,6 +110,7 @@ def program_context(problem: Problem, function: str) -> dict[str, object]:
         "trans_b": problem.layout.trans_b,
         "layout": str(problem.layout),
         "batched": not problem.batch.is_one,
+        "grouped": False,
         "fused": fused_of(problem),
         "fusion": _fusion(problem),
         "returns_ratio": True,
@@ -117,7 +121,7 @@ def program_context(problem: Problem, function: str) -> dict[str, object]:
 
 
 def _context(kernel: StoredKernel, family: Family, host: Host, names: Names) -> dict[str, object]:
-    """What both the file and its header are made of."""
+    """The context that the file and its header share."""
     problem = kernel.problem
     own = host.context(host_names(problem.dtype))
     launches = [one | {"kernel": names.kernel(one["kernel"])} for one in host.launches()]
@@ -143,8 +147,8 @@ def _context(kernel: StoredKernel, family: Family, host: Host, names: Names) -> 
 
 
 def _fusion(problem: Problem) -> Fusion | None:
-    """The form of cuBLASLt that computes it; of batches only plain products are raced."""
-    if problem.epilogue.is_plain or not problem.batch.is_one:
+    """The form of cuBLASLt that computes it; batches and groups are compared as plain products."""
+    if problem.epilogue.is_plain or not (problem.batch.is_one and problem.groups.is_none):
         return None
     return fusion_of(problem.epilogue, problem.dtype)
 
@@ -175,9 +179,9 @@ def kernel_marks(source: KernelSource) -> dict[str, str]:
 
 
 def extract_kernel(text: str) -> str:
-    """The kernel as it was measured, from the text of an exported CUDA file.
+    """Return the kernel as it was measured, from the text of an exported CUDA file.
 
-    Raises ExportError when there is none, or it is not what its sha256 says.
+    Raises ExportError when there is none, or when it does not match its sha256.
     """
     begin = re.search(r"^// autogemm:kernel:begin bytes=(\d+) sha256=([0-9a-f]{64})\n", text, re.M)
     if begin is None:
@@ -198,7 +202,7 @@ def export_ptx(
 def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None = None) -> str:
     """Config, problem, device, environment, measurement and source as one JSON object.
 
-    ``measurement.timed_text`` is ``this`` where the time is of the very source, else ``earlier`` or
+    ``measurement.timed_text`` is ``this`` where exactly this source was timed, else ``earlier`` or
     ``unknown``.
     """
     source, problem = kernel.source, kernel.problem
@@ -234,10 +238,16 @@ def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None 
     return json.dumps(content, indent=2) + "\n"
 
 
+_TEXTS = ("layout", "dtype", "epilogue", "batch", "groups")
+
+
 def _problem_dict(problem: Problem) -> dict[str, Any]:
-    """The fields of the problem; a plain product says nothing of an epilogue or a batch."""
-    texts = {name: str(getattr(problem, name)) for name in ("layout", "dtype", "epilogue", "batch")}
-    left_out = {"epilogue": problem.epilogue.is_plain, "batch": problem.batch.is_one}
+    """The fields of the problem; a plain product has none for an epilogue, a batch or groups."""
+    texts = {name: str(getattr(problem, name)) for name in _TEXTS}
+    left_out = {
+        **{"epilogue": problem.epilogue.is_plain, "batch": problem.batch.is_one},
+        "groups": problem.groups.is_none,
+    }
     fields = asdict(problem) | texts
     return {name: value for name, value in fields.items() if not left_out.get(name)}
 
@@ -253,13 +263,13 @@ def _certificate_dict(certificate: Certificate | None) -> dict[str, Any] | None:
 
 
 def _timed(kernel: StoredKernel, on_record: OnRecord | None) -> TimedText:
-    """Which text the kernel's time is of: where it was measured, this one."""
+    """Which text was timed; where the time was measured, this one."""
     if kernel.provenance is Provenance.MEASURED:
         return TimedText.THIS
     return (on_record or OnRecord()).timed
 
 
-# What stands before a recorded time and error: nothing else is known of the text in the file.
+# Prefix of a recorded time and error, where nothing else is known of the text in the file.
 _NOT_OF_THIS = {
     TimedText.EARLIER: "of an earlier version of this kernel, not of this text: ",
     TimedText.UNKNOWN: "not known to be of this text: the recording does not say which it is of; ",
@@ -328,7 +338,8 @@ def _usage(
 
 
 def _nvcc_target(kernel: StoredKernel) -> str:
-    """For nvcc, which compiles for the plain architecture too where -arch names a variant of it."""
+    """The option for nvcc, which also compiles for the plain architecture where -arch names a
+    variant of it."""
     suffix = kernel.source.arch_suffix
     arch = f"{kernel.device.arch}{suffix}"
     return f"-gencode arch=compute_{arch},code=sm_{arch}" if suffix else f"-arch=sm_{arch}"
@@ -385,7 +396,8 @@ def comment(label: str, text: str) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """One line of text that can not end a comment, continue it or run on in another direction."""
+    """One line of text that cannot end or continue a comment, nor change the direction of
+    writing."""
     folded = " ".join(text.split()).replace("\\", "/")
     shown = "".join(letter if letter.isprintable() else "?" for letter in folded)
     # In C++ before 17 two question marks begin a trigraph: with a slash, a backslash.
@@ -403,12 +415,25 @@ def _types(dtype: DType) -> dict[str, object]:
         "bits_of_c": c.host_bits,
         "is_short_c": c.size_bytes < Element.F32.size_bytes,
         "roundoff_c": f"0x1p-{c.significant_bits}",
-        # At least that of FP16, so that the texts for BF16 stay as they are.
+        # At least that of FP16, so that emitted texts for BF16 stay unchanged.
         "half_step_c": f"0x1p{max(c.half_step_exponent, Element.F16.half_step_exponent)}",
         "has_gemm_ex": ab.has_gemm_ex,
         "accum_fraction_bits": ab.accum_fraction_bits,
         "products_per_step": ab.products_per_step,
         "cublas_types": (ab.cuda_data_type, c.cuda_data_type, ab.cublas_compute_type),
+    }
+
+
+def _types_of_output(problem: Problem) -> dict[str, object]:
+    """The element type of a second output, where there is one, as the templates read it."""
+    if problem.epilogue.output is None:
+        return {}
+    element = problem.epilogue.output.element(problem.dtype)
+    is_short = element.size_bytes < Element.F32.size_bytes
+    return {
+        "type_output": element.host_type,
+        "roundoff_of_output": f"0x1p-{element.significant_bits}" if is_short else "0.0",
+        "half_step_of_output": f"0x1p{element.half_step_exponent}" if is_short else "0.0",
     }
 
 
@@ -419,7 +444,7 @@ def host_names(dtype: DType) -> CNames:
 
 
 def _formula(problem: Problem) -> str:
-    """What C is made of, in words of the header."""
+    """The formula of C, in the words of the header."""
     if problem.epilogue.is_plain:
         return "alpha * op(A) * op(B) + beta * C"
     return "its epilogue of acc = op(A) * op(B)"
@@ -433,10 +458,11 @@ def headers_of(family: Family, problem: Problem) -> list[str]:
     return list(dict.fromkeys(one.host_header for one in elements if one.host_header))
 
 
-# Where an exported program has what is no member of its problem.
+# Where an exported program keeps values that are not members of its problem.
 _MATRICES_IN_TEST = {
     **{"A": "x.a.data", "B": "x.b.data", "C": "x.c.data"},
     **{"workspace": "x.workspace.data", "workspace_bytes": "x.workspace.count"},
+    "offsets": "x.offsets.data",
 }
 
 

@@ -157,6 +157,7 @@ inline void shadow_begin_pass() {
         Shadow& shadow = shadows[i];
         set_shadow(shadow, buffer.begin, buffer.bytes, buffer.spec.words);
         shadow.input = is_input(i);
+        shadow.output = is_output(i);
         shadow.pitch = buffer.spec.pitch;
         shadow.columns = buffer.spec.columns;
         shadow.stride = buffer.spec.stride;
@@ -279,20 +280,30 @@ inline void volatile_access(const void* address, uint32_t size, bool write, uint
     fences_at_atomic(address);
 }
 
-inline void shadow_end_pass() {
-    const Shadow& c = shadows[static_cast<int>(Region::kC)];
+// Reports what is left of a result that has no writer.
+inline void report_never_written(uint32_t region) {
+    const Shadow& result = shadows[region];
     Finding finding{};
     finding.kind = static_cast<uint32_t>(Kind::kNeverWritten);
-    finding.region = static_cast<uint32_t>(Region::kC);
+    finding.region = region;
     finding.size = exchange->word_bytes;
-    for (uint64_t i = 0; i < c.words.size(); ++i) {
-        if (!is_padding(c, i) && c.words[i].writer.thread == 0) {
-            finding.offset = finding.count == 0 ? offset_of_index(c, i) : finding.offset;
+    for (uint64_t i = 0; i < result.words.size(); ++i) {
+        if (!is_padding(result, i) && result.words[i].writer.thread == 0) {
+            finding.offset = finding.count == 0 ? offset_of_index(result, i) : finding.offset;
             ++finding.count;
         }
     }
     if (finding.count > 0) {
         report(finding);
+    }
+}
+
+inline void shadow_end_pass() {
+    report_never_written(static_cast<uint32_t>(Region::kC));
+    for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
+        if (is_output(i)) {
+            report_never_written(i);
+        }
     }
 }
 

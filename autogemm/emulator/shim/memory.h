@@ -149,13 +149,25 @@ inline void note_counter(const void* address) {
     }
 }
 
-// C as it was given, and a workspace of which only the counters are what the pass before left.
+// Whether it is a second output: an array beside the matrices whose contents do not count.
+inline bool is_output(uint32_t region) {
+    return region >= static_cast<uint32_t>(Region::kExtra) && region < exchange->num_buffers &&
+           buffers[region].spec.readable == 0;
+}
+
+// C and a second output as they were given, and a workspace of which only the counters are what the pass before left.
 inline void prepare_next_pass() {
     const Buffer& c = buffers[static_cast<int>(Region::kC)];
     c.for_each_part([&](char* at, const char* from, uint64_t bytes) {
         memcpy(file_at(exchange->first_c_offset) + (from - file_at(c.spec.offset)), at, bytes);
         memcpy(at, from, bytes);
     });
+    for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
+        if (is_output(i)) {
+            buffers[i].for_each_part(
+                [](char* at, const char* from, uint64_t bytes) { memcpy(at, from, bytes); });
+        }
+    }
     const Buffer& workspace = buffers[static_cast<int>(Region::kWorkspace)];
     counters.resize(workspace.bytes / 4);
     for (uint64_t i = 0; i < counters.size(); ++i) {
@@ -200,7 +212,8 @@ extern "C" uint64_t autogemm_counts(char* to, uint64_t capacity) __attribute__((
 // Whether kernels only read it: A, B, and arrays of a family's own.
 inline bool is_input(uint32_t region) {
     return region < static_cast<uint32_t>(Region::kC) ||
-           (region >= static_cast<uint32_t>(Region::kExtra) && region < kMaxBuffers);
+           (region >= static_cast<uint32_t>(Region::kExtra) && region < kMaxBuffers &&
+            !is_output(region));
 }
 
 inline bool is_global(Region region) {

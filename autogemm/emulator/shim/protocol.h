@@ -7,7 +7,7 @@
 namespace autogemm_emulator {
 
 constexpr uint32_t kMagic = 0x41474d41;  // "AGMA"
-constexpr int kMaxExtras = 8;            // arrays of a family's own
+constexpr int kMaxExtras = 8;            // arrays of a family's own and of the epilogue's
 constexpr int kMaxBuffers = 4 + kMaxExtras;
 constexpr int kMaxArguments = 32;
 constexpr int kMaxLaunches = 8;
@@ -50,6 +50,7 @@ enum class Kind : uint32_t {
     kLostCopy,
     kNoProxyFence,
     kNoRegisterFence,
+    kWrittenTwice,
 };
 
 // What is wrong with the use of a barrier: in Finding::size.

@@ -41,6 +41,7 @@ struct Shadow {
     uint32_t rows, group_rows;  // valid rows of each group of a batch; 0: all are
     uint32_t floor;            // accesses of earlier epochs are ordered
     bool input, shared;
+    bool output;               // a second output, of which each element is written once
 };
 // Memory is looked at in words of 1, 2 or 4 bytes.
 inline uint64_t word_of(uint64_t offset) {
@@ -227,6 +228,9 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
             complain(Kind::kRace, &reader);
             break;
         }
+    }
+    if (shadow.output && written) {
+        complain(Kind::kWrittenTwice, &word.writer);
     }
     word.writer = this_access(touch);
     word.readers[0] = word.readers[1] = {};

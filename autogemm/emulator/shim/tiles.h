@@ -173,6 +173,9 @@ void end_tile_stores_of_thread() {
         commit_stores();
     }
     for (StoreGroup& group : current->store_groups) {
+        if (group.stores.empty()) {
+            continue;
+        }
         if (!group.has_read) {
             report_here(Kind::kLostCopy, group.stores.front().pc);
         }

@@ -99,7 +99,7 @@ def _checked(name: str, column: Column) -> list[Any]:
     if is_constant(column):
         return [column[0]]
     if name == "finished_at":
-        # What lies between two moments is as right; only moments of one kind compare.
+        # Any moment between two valid ones is valid; only moments of one kind can be compared.
         return [min(column), max(column)]
     if name == "kernel_sha256" and _are_sha256(column):
         return []
@@ -114,7 +114,7 @@ def _are_sha256(column: Column) -> bool:
 
 @cache
 def _adapters() -> dict[str, TypeAdapter[Any]]:
-    """What checks each column, from what is said beside the field of its name."""
+    """The check of each column, from the limits that the field of that name declares."""
     values: tuple[Any, ...] = (TrialCopy, Outcome, Verification, Measurement, Telemetry)
     hints: dict[str, Any] = {
         name: hint
@@ -125,7 +125,7 @@ def _adapters() -> dict[str, TypeAdapter[Any]]:
 
 
 def _adapter(hint: Any) -> TypeAdapter[Any]:
-    """What checks a list of values that are as ``hint`` says, or None."""
+    """The check of a list of values of the type ``hint``, or None."""
     column: Any = list.__class_getitem__(hint | None)
     return TypeAdapter(column, config=_STRICT)
 
@@ -158,7 +158,7 @@ def is_constant(column: Column) -> bool:
 def csv_text(part: TrialColumns, run: Mapping[str, Any], order: Sequence[str]) -> str:
     """Rows of a plain part; ``run`` has the cells of its run, ``order`` the names of all columns.
 
-    ``run`` holds ``flops``, too. What stands beside each other and is the run's is written once.
+    ``run`` holds ``flops``, too. Adjacent columns that belong to the run are written once.
     """
     columns = _csv_columns(part, run["flops"] * 1e-6)
     pieces: list[Iterable[str]] = []

@@ -15,7 +15,7 @@ from autogemm.store import Copy, Leaving, TrialColumns
 from autogemm.support.errors import ExchangeError
 from autogemm.support.version import __version__
 
-# What the first line of every such file begins with.
+# The first line of every such file begins with this.
 MARK = f'{{"record":"file","format":"{FORMAT}"'.encode()
 _FORMER = f'"schema_version":{FORMER_VERSION}'
 

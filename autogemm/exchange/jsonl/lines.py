@@ -1,6 +1,6 @@
 """One line of a results file: a value of the program as JSON, and back.
 
-What its fields may hold is said beside them (`autogemm.support.limits`).
+The fields declare their limits themselves (`autogemm.support.limits`).
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ _LINES: TypeAdapter[AnyLine] = TypeAdapter(
     # Nothing unknown is let through, and nothing is taken for something else.
     config=ConfigDict(strict=True, extra="forbid", ser_json_inf_nan="strings"),
 )
-# What follows from other fields, or is kept nowhere.
+# Fields that follow from others, or that are not stored.
 _LEFT_OUT: Any = {"source": {"sha256"}, "finals": {"num_checks", "disqualified"}}
 
 

@@ -103,6 +103,7 @@ class Explanation:
             "dtype": self.problem.dtype.label,
             "epilogue": self.problem.epilogue.text,
             "batch": str(self.problem.batch),
+            "groups": str(self.problem.groups),
             "label": self.problem.label,
         }
         splitting = splitting_of(self.config)
@@ -126,7 +127,7 @@ def device_facts(device: Device) -> dict[str, Any]:
 def explain(request: Request, tools: Tools) -> Explanation:
     """Explain one config. Raises UsageError when it is not legal for the problem and device.
 
-    What needs a tool that is not installed is `Missing`; nothing else fails for it.
+    Sections that need a tool that is not installed are `Missing`; all others are given.
     """
     family, config = request.family, request.family.completed(request.config)
     problem, device = request.problem, request.device

@@ -76,8 +76,8 @@ Counters = Mapping[str, float]
 def parse_page(text: str) -> dict[str, float]:
     """The counters of the kernel that took the longest, from a raw page as CSV in base units.
 
-    What is kept is KEPT and all stall reasons; what has no number ("n/a") is left out. Raises
-    ProfileError for a text that is no such page.
+    The counters in KEPT and all stall reasons are kept; those without a number ("n/a") are left
+    out. Raises ProfileError for a text that is no such page.
     """
     start = text.find('"ID"')
     if start < 0 or len(text) > MAX_PAGE_BYTES:

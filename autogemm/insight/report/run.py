@@ -44,9 +44,13 @@ from autogemm.support.errors import NotFoundError
 
 PLOTS = (
     Plot("history", "Search history", "Each dot is a config that ran; the line is the best so far"),
-    Plot("distribution", "All configs", "How many configs are how fast"),
-    Plot("importance", "Which parameters matter", "Shares of what sets the fastest tenth apart"),
-    Plot("parameter", "One parameter", "How fast the configs with each of its values are"),
+    Plot("distribution", "All configs", "The number of configs at each speed"),
+    Plot(
+        "importance",
+        "Which parameters matter",
+        "Share of each parameter in what sets the fastest tenth of the configs apart",
+    ),
+    Plot("parameter", "One parameter", "The speeds of the configs with each of its values"),
     Plot("heatmap", "Two parameters", "The best config for each pair of values"),
 )
 
@@ -144,7 +148,7 @@ def _explained(
 def meanings_of(trials: RunTrials) -> dict[str, str]:
     """The meaning of each parameter, from the families that are at hand.
 
-    Of a name that several families have, the meaning in the family of the best trial.
+    For a name that several families have, it is the meaning in the family of the best trial.
     """
     meanings: dict[str, str] = {}
     for name in (trials.family(), *trials.run.spec.families):
@@ -156,7 +160,7 @@ def meanings_of(trials: RunTrials) -> dict[str, str]:
 
 
 def _parameters(trials: RunTrials, meanings: dict[str, str]) -> tuple[Section, ...]:
-    """What tooltips say, for those whom no tooltip reaches."""
+    """The text of the tooltips as a list, for print and for screens without a pointer."""
     finals = trials.run.finals
     config = finals.winner.config if finals is not None else None
     values = config.as_dict() if config is not None else {}

@@ -24,8 +24,8 @@ class Limiter(StrEnum):
 class Occupancy:
     """Blocks and warps resident on one SM; ``fraction`` is of the SM's most warps.
 
-    ``blocks_per_sm`` is 0 when a single block does not fit: the kernel cannot be launched. Of
-    several limiters that allow equally few blocks, the first in the order of :class:`Limiter`.
+    ``blocks_per_sm`` is 0 when a single block does not fit: the kernel cannot be launched. Among
+    limiters that allow equally few blocks, it is the first in the order of :class:`Limiter`.
     """
 
     blocks_per_sm: int

@@ -1,8 +1,8 @@
 """The names of a result's fields in rows: of tables, JSON, CSV and the database.
 
 A value of the program is nested (an outcome has a measurement, which has telemetry); a row is flat.
-The name in a row is the name of the field. What has a name of its own in rows stands here, once,
-with what was called otherwise before.
+The name in a row is the name of the field. Each column's name is defined once, here, together with
+names that it had before.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,6 +11,7 @@ from typing import Any
 
 from autogemm.model.batch import Batch
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.kernel import Resources
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment, Sustained, Telemetry, Verification
@@ -118,7 +119,7 @@ def _at(value: object, path: str) -> Any:
         if value is None:
             return None
         value = value[name] if isinstance(value, dict) else getattr(value, name)
-    return str(value) if isinstance(value, Epilogue | Batch) else value
+    return str(value) if isinstance(value, Epilogue | Batch | Groups) else value
 
 
 def nested(row: Mapping[str, Any], paths: Paths) -> Row:

@@ -270,7 +270,7 @@ class FinalsEntry:
 
 
 class AgainstBaseline(StrEnum):
-    """What finals show of their winner, by both estimators of its ratio."""
+    """The conclusion of finals about their winner, by both estimators of its ratio."""
 
     words: str
 
@@ -341,8 +341,8 @@ class Disqualified:
 def against_baseline(
     ratio: float, interval: tuple[float, float] | None, ratio_of_medians: float
 ) -> AgainstBaseline:
-    """What a ratio to the baseline shows: faster or slower only if interval and both estimators
-    say so. Without an interval the estimators decide.
+    """The conclusion from a ratio to the baseline: faster or slower only if the interval and both
+    estimators agree. Without an interval the estimators decide.
     """
     low, high = interval or (ratio, ratio)
     if low > 1.0 and ratio_of_medians > 1.0:

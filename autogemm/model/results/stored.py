@@ -24,7 +24,7 @@ class TimedText(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OnRecord:
-    """What is known of the text of a kernel whose time is recorded.
+    """Facts about the text of a kernel whose time is recorded.
 
     ``checked`` says how this very text was checked, empty if it was not.
     """

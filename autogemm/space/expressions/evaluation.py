@@ -21,7 +21,7 @@ MAX_INTEGER = 2**63 - 1
 
 
 class Environment(Protocol):
-    """Whatever maps a name to its value; the columns in it are equally long."""
+    """Any mapping from names to values; the columns in it are equally long."""
 
     def __getitem__(self, name: str, /) -> Operand: ...
 

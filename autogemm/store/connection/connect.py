@@ -14,7 +14,7 @@ from autogemm.support.installing import how_to_install
 from autogemm.support.messages import masked
 
 POSTGRESQL = "postgresql+psycopg"
-# What people write, and other programs accept, for the same.
+# Other spellings of the same scheme, which other programs accept.
 _POSTGRESQL_NAMES = frozenset({"postgres", "postgresql"})
 # Parameters of a URL whose values say where the database is.
 _PLAIN = frozenset({"host", "hostaddr", "port", "user", "dbname", "service", "sslmode"})
@@ -42,7 +42,7 @@ def parse_address(text: str) -> URL:
                 "sqlite:///PATH or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
             ) from error
     if "@" in (address.host or ""):
-        # What stands before it is the rest of a password: it would be looked up as a name.
+        # The text before it is the rest of a password, which would be looked up as a host name.
         raise StoreError("the database's URL has two @: write one in a password as %40")
     if not is_sqlite(address):
         return address

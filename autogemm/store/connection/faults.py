@@ -24,7 +24,7 @@ _MEANINGS = {
 }
 # Driver's messages after which trying again helps.
 _LOCKED = ("database is locked", "due to lock timeout")
-# What a row raises that is of another kind than its column.
+# Errors that a row raises whose value is of another type than its column.
 _OF_A_ROW = (ValueError, TypeError, KeyError, RecursionError)
 
 

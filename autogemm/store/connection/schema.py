@@ -17,7 +17,7 @@ VERSION_TABLE = "autogemm_version"
 
 # The newest file in db/migrations/versions. Kept here so that a database which is up to date, the
 # usual case, opens without importing alembic.
-SCHEMA_REVISION = "0013"
+SCHEMA_REVISION = "0014"
 
 
 def check_schema(engine: Engine, where: str) -> bool:
@@ -142,7 +142,8 @@ def _migrate(engine: Engine, where: str) -> None:
     # one at the same time the second waits, then finds nothing left to do.
     with _without_references(engine) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
-            # What BEGIN IMMEDIATE is in SQLite. The number is arbitrary, but always this one.
+            # The counterpart of SQLite's BEGIN IMMEDIATE. The number is arbitrary, but always this
+            # one.
             connection.execute(text("SELECT pg_advisory_xact_lock(7041776)"))
         has_version = VERSION_TABLE in inspect(connection).get_table_names()
         revision = _revision(connection) if has_version else None

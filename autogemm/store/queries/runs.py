@@ -48,7 +48,7 @@ Condition = ColumnElement[bool]
 _MOST_IDS = 10_000
 # Trials of which the rows are read and printed before the next.
 _ROWS_AT_ONCE = 1_000
-# What many runs have in common is read once and not with every row.
+# Rows that many runs share are read once and not with every run.
 SHARED = tuple(map(selectinload, (RunRecord.problem, RunRecord.device, RunRecord.environment)))
 
 
@@ -60,9 +60,15 @@ def in_chunks(ids: Iterable[int]) -> Iterator[list[int]]:
 
 
 def _of_batch(text: str) -> Condition:
-    """What `BestQuery.is_of_batch` asks, in SQL."""
+    """The condition of `BestQuery.is_of_batch` in SQL."""
     is_it = ProblemRecord.batch == ("" if text == "1" else text)
     return or_(is_it, ProblemRecord.batch.startswith(f"{text} "))
+
+
+def _of_groups(text: str) -> Condition:
+    """What `BestQuery.is_of_groups` asks, in SQL."""
+    is_it = ProblemRecord.groups == ("" if text == records.NO_GROUPS else text)
+    return or_(is_it, ProblemRecord.groups.startswith(f"{text} "))
 
 
 def conditions(query: records.BestQuery) -> list[Condition]:
@@ -78,6 +84,8 @@ def conditions(query: records.BestQuery) -> list[Condition]:
     ]
     if query.batch is not None:
         wanted.append(RunRecord.problem.has(_of_batch(query.batch)))
+    if query.groups is not None:
+        wanted.append(RunRecord.problem.has(_of_groups(query.groups)))
     if query.family is not None:
         padded = " " + RunRecord.families + " "
         wanted.append(padded.contains(f" {query.family} ", autoescape=True))
@@ -181,7 +189,7 @@ def each_trial_row(
 def _of_trials(
     statement: Select[Any], query: records.BestQuery, status: Status | None, limit: int | None
 ) -> Select[Any]:
-    """What is selected of the trials that match, newest first."""
+    """Select columns of the trials that match, newest first."""
     statement = statement.join(TrialRecord.run).where(*conditions(query))
     if query.family is not None:
         statement = statement.where(TrialRecord.family == query.family)

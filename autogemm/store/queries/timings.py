@@ -175,7 +175,7 @@ def _winners(query: BestQuery, groups: Groups) -> Select[Any]:
 
 
 def _standing_columns(groups: Groups) -> list[Label[Any]]:
-    """What `_Standing` is made of, each under a name of its own."""
+    """The columns of `_Standing`, each under a name of its own."""
     named = (
         FinalsEntryRecord.finals_id,
         FinalsEntryRecord.place,
@@ -191,7 +191,7 @@ def _standing_columns(groups: Groups) -> list[Label[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """What one finals say of a kernel. ``kernel_id`` is None where no source was kept."""
+    """The result of one finals for a kernel. ``kernel_id`` is None where no source was kept."""
 
     finals_id: int
     place: int
@@ -220,7 +220,7 @@ class _Standing:
 
 
 def _standings(session: Session, statement: Select[Any]) -> Iterator[_Standing]:
-    """What a select of `_standing_columns` finds."""
+    """The result of a select of `_standing_columns`."""
     for row in session.execute(statement):
         finals_id, place, kernel_id, ratio, run_id, measured_at, environment_id, *group = row
         yield _Standing(
@@ -231,8 +231,8 @@ def _standings(session: Session, statement: Select[Any]) -> Iterator[_Standing]:
 def _best_winners(session: Session, query: BestQuery, groups: Groups) -> Iterator[BestPlace]:
     """Return for each group the kernel with the highest newest ratio, among those that won finals.
 
-    Paired ratios to the baseline compare across runs, times do not. What counts is the newest ratio
-    of each kernel, in whatever place it was: the largest of many is the luckiest.
+    Paired ratios to the baseline compare across runs, times do not. The newest ratio of each kernel
+    counts, whatever its rank, because the largest of many is the luckiest.
     """
     newest: dict[tuple[object, ...], _Standing] = {}
     for one in _standings(session, _winners(query, groups)):

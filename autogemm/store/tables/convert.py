@@ -1,6 +1,6 @@
 """Values to table rows and back: a field lies in the column of its name. No database is touched.
 
-What cannot be turned back (an unknown word, a missing fact) raises ValueError, TypeError or
+Rows that cannot be converted (an unknown word, a missing fact) raise ValueError, TypeError or
 KeyError: the database was damaged or edited by hand.
 """
 
@@ -17,6 +17,7 @@ from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, Resources
 from autogemm.model.problem import Problem
@@ -73,7 +74,7 @@ def columns_of(model: type[Base], value: object) -> Columns:
 
 def _cell(name: str, value: object) -> object:
     match value:
-        case DType() | Epilogue() | Batch():
+        case DType() | Epilogue() | Batch() | Groups():
             return str(value)
         case StrEnum():
             return value.value
@@ -123,7 +124,7 @@ def _reader(name: str, hint: Any) -> Callable[[Any], object]:
         return lambda record: math.nan if (cell := getattr(record, name)) is None else cell
     if get_origin(hint) is tuple:
         return lambda record: tuple(getattr(record, name) or ())
-    if hint in (Epilogue, Batch):
+    if hint in (Epilogue, Batch, Groups):
         return lambda record: hint.parse(getattr(record, name))
     if hint is not DType and not words:
         return lambda record: getattr(record, name)
@@ -179,7 +180,7 @@ def kernel_of(record: KernelRecord) -> KernelSource:
     return source
 
 
-# What `spec_columns` gives: all that makes two runs the same run, but for the foreign keys.
+# The names in `spec_columns`: everything that identifies a run, except the foreign keys.
 _ELSEWHERE = {"problem", "device", "environment", "command"}
 SPEC_COLUMNS = tuple(name for name in names_of(RunSpec) if name not in _ELSEWHERE)
 
@@ -254,7 +255,7 @@ def calls_of(record: FinalsRecord) -> tuple[Call, ...]:
 
 
 def sustained_of(record: FinalsRecord) -> Sustained | None:
-    """What winner and baseline took each alone, None if they did not run so."""
+    """The times of winner and baseline running alone, None if they did not."""
     is_there = record.sustained_us and record.sustained_baseline_us
     return value_of(Sustained, record) if is_there else None
 

@@ -109,14 +109,15 @@ class EnvironmentRecord(Base):
 class ProblemRecord(Base):
     """Sizes and leading dimensions in elements; ``epilogue`` is empty for the plain GEMM.
 
-    ``batch`` is a number of products and its strides, empty for one product.
+    ``batch`` is a number of products and its strides, empty for one product. ``groups`` are the
+    groups that rows belong to, empty where there are none.
     """
 
     __tablename__ = "problems"
     __table_args__ = (
         UniqueConstraint(
             *("m", "n", "k", "layout", "dtype", "lda", "ldb", "ldc", "alpha", "beta", "epilogue"),
-            "batch",
+            *("batch", "groups"),
             name="uq_problems_all",
         ),
     )
@@ -134,6 +135,7 @@ class ProblemRecord(Base):
     beta: Mapped[float]
     epilogue: Mapped[str]
     batch: Mapped[str]
+    groups: Mapped[str]
 
 
 class KernelRecord(Base):

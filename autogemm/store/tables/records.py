@@ -12,6 +12,7 @@ from annotated_types import MaxLen, MinLen
 from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
@@ -87,6 +88,8 @@ class RunSpec:
 
 # In place of an expression: that of the plain GEMM.
 NO_EPILOGUE = "none"
+# In place of groups: rows belong to none.
+NO_GROUPS = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +98,12 @@ class BestQuery:
 
     ``gpu`` is any part of the device's name, in any case. ``size`` is ``4096`` or ``MxNxK``,
     ``epilogue`` an expression however it is spaced, or ``none`` for plain products. ``batch`` is a
-    number of products (1 for no batch) whatever their strides, or the text of a `Batch`.
+    number of products (1 for no batch) whatever their strides, or the text of a `Batch`;
+    ``groups`` a number of groups however rows are spread, ``none``, or the text of `Groups`.
     ``versions`` are fields of `Environment`, each with what it must begin with.
 
     Raises UsageError for an empty text, which would filter as if nothing were said, and for a size
-    an epilogue or a batch that is none.
+    an epilogue, a batch or groups that are none.
     """
 
     gpu: str | None = None
@@ -108,13 +112,14 @@ class BestQuery:
     dtype: str | None = None
     epilogue: str | None = None
     batch: str | None = None
+    groups: str | None = None
     family: str | None = None
     run_id: int | None = None
     provenance: Provenance | None = None
     versions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("gpu", "layout", "dtype", "epilogue", "batch", "family"):
+        for name in ("gpu", "layout", "dtype", "epilogue", "batch", "groups", "family"):
             text = getattr(self, name)
             if text is not None and not text.strip():
                 raise UsageError(f"an empty {name} says nothing: name one, or leave it out")
@@ -125,10 +130,16 @@ class BestQuery:
             object.__setattr__(self, "epilogue", Epilogue.parse(text).text or NO_EPILOGUE)
         if self.batch is not None:
             object.__setattr__(self, "batch", str(Batch.parse(self.batch)) or "1")
+        if self.groups not in (None, NO_GROUPS) and not self.groups.isdigit():
+            object.__setattr__(self, "groups", str(Groups.parse(self.groups)))
 
     def is_of_batch(self, text: str) -> bool:
         """Whether a problem whose batch has that canonical text is meant."""
         return self.batch in (None, text or "1", text.split(" ", maxsplit=1)[0])
+
+    def is_of_groups(self, text: str) -> bool:
+        """Whether a problem whose groups have that canonical text is meant."""
+        return self.groups in (None, text or NO_GROUPS, text.split(" ", maxsplit=1)[0])
 
     @property
     def epilogue_text(self) -> str | None:

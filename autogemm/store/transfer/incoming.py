@@ -31,7 +31,7 @@ _BATCH = 2000
 # A run that came from elsewhere is no process's here.
 _NO_OWNER = ""
 
-# What the values of a table are called where they are counted.
+# The words for the rows of each table in counts.
 _SAME = ("runs", "kernels", "finals", "certificates", "profiles", "ceilings")
 _KINDS = {name: name for name in _SAME} | {"run_trials": "trials", "benches": "benchmarks"}
 
@@ -136,7 +136,7 @@ class _Incoming:
         if started_at is None:
             known = select(models.RunRecord.started_at).where(*same_request(spec)).limit(1)
             started_at = self._session.scalar(known) or now()
-        # Whatever went on where it comes from, nothing goes on with it here.
+        # A run that is being written in its own database is not being written in this one.
         state = (
             records.RunState.INTERRUPTED if copy.state is records.RunState.RUNNING else copy.state
         )

@@ -43,12 +43,13 @@ IDENTITY: Mapping[str, tuple[str, ...]] = {
     "ceilings": ("device_id", "environment_id", "measured_at"),
 }
 
-# What may have changed where rows come from, of tables whose rows end.
+# Columns that may have changed in the other database, for tables whose rows can end.
 _GOING_ON: Mapping[str, tuple[str, ...]] = {
     "runs": ("state", "stopped_by", "finished_at", "owner"),
     "benches": ("finished_at",),
 }
-# What is read of a row that is there, besides its identity: what may have to be changed.
+# Columns of an existing row that are read besides its identity, because they may have to be
+# changed.
 _LOOKED_AT = ("finished_at", "status", "kernel_id", "number")
 
 # Columns whose text is one of a few words, in whatever table they are.
@@ -192,7 +193,7 @@ class Merging:
         """Puts into ``there`` what these rows may be, and drops what they are not."""
         first, there = columns[0], self.there[table.name]
         owners = [key.column.table.name for key in table.c[first].foreign_keys]
-        # What belongs to a row that is new here is new, too.
+        # Rows that belong to a new row are new, too.
         is_new = self.new[owners[0]] if owners else set()
         wanted = {
             now[first] for row, now in zip(rows, moved, strict=True) if row[first] not in is_new
@@ -270,7 +271,7 @@ def _check(table: Table, row: Row) -> None:
 
 
 def _check_configs(rows: Sequence[Row]) -> None:
-    """Whatever brings them, they may be rendered later."""
+    """However they arrive, they may be rendered later."""
     # A space imports NumPy, which most questions to a database do without.
     from autogemm.space import check_outside
 

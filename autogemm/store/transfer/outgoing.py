@@ -154,7 +154,8 @@ def _bench_copies(
         ):
             yield from kernels([profiled.kernel_source])
             yield records.ProfileCopy(profile)
-    if any((query.size, query.layout, query.dtype, query.epilogue, query.batch, query.family)):
+    about = (query.size, query.layout, query.dtype, query.epilogue, query.batch, query.groups)
+    if any((*about, query.family)):
         return
     for found in session.scalars(select(CeilingsRecord).order_by(CeilingsRecord.id)):
         ceilings = value_of(Ceilings, found)
@@ -184,5 +185,6 @@ def _is_about(query: records.BestQuery, problem: Problem, family: str | None) ->
         and query.dtype in (None, problem.dtype.label)
         and query.epilogue_text in (None, problem.epilogue.text)
         and query.is_of_batch(str(problem.batch))
+        and query.is_of_groups(str(problem.groups))
         and query.family in (None, family)
     )

@@ -91,7 +91,7 @@ class CudaTarget(GpuTarget):
         self._prepare = replace(request, known=known)
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
-        """Verify, then time. What the candidate did wrong is the outcome's status."""
+        """Verify, then time. Errors of the candidate are reported as the outcome's status."""
         begin = time.perf_counter()
         self.phase_s = {}
         outcome, is_final = self._measure(candidate, best_us)

@@ -52,7 +52,7 @@ class _Gpu:
         outcome = self.target.measure(candidate, best_us)
         seconds = time.monotonic() - began
         self.busy_s += seconds
-        # What is left is the way to the worker and back.
+        # The rest is communication with the worker.
         known = dict(self.target.phase_s)
         self._phases.add_all({**known, "hand over": seconds - sum(known.values())})
         self.mean_measure_s = running_mean(self.mean_measure_s, seconds)
@@ -98,7 +98,7 @@ class Gpus:
 
     @property
     def mean_measure_s(self) -> float:
-        """What a GPU takes for one of the newest candidates, 0 while that is not known."""
+        """The seconds that a GPU takes for a recent candidate, 0 while that is not known."""
         known = [gpu.mean_measure_s for gpu in self._living if gpu.mean_measure_s]
         return statistics.mean(known) if known else 0.0
 

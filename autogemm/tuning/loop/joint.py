@@ -14,7 +14,7 @@ OPENING = 16
 # model of a family that is never tried again stays as wrong as it is.
 VISIT_EVERY = 8
 HOPELESS_RATIO = 1.5
-# What a search without a model is taken to expect, as a share of the best time.
+# The gain that a search without a model is assumed to expect, as a share of the best time.
 UNKNOWN_GAIN = 0.02
 
 
@@ -42,7 +42,7 @@ class JointSearch:
 
     Each family gets ``opening`` trials first. Then the turn is that of the family whose next config
     is expected to improve most on the best of all families, but every VISIT_EVERY-th turn is that
-    of the one that had the fewest. What is told is the objective's figure, made worse where
+    of the one that had the fewest. The search receives the objective's figure, made worse where
     ``accuracy`` is missed.
 
     ``searches`` are by family, ``before`` is what the run has found in earlier calls: the store is

@@ -13,8 +13,8 @@ from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
 # Ends that another try would repeat.
 LASTING = frozenset({Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESULT})
 
-# How long another process may hold the database's lock before the run ends. What was measured is
-# kept in the meantime, and the GPU goes on with what is asked for already.
+# How long another process may hold the database's lock before the run ends. Results are kept in
+# memory in the meantime, and the GPU continues with candidates that are already queued.
 LOCK_PATIENCE_S = 600.0
 
 _log = logging.getLogger(__name__)

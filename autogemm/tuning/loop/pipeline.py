@@ -1,8 +1,8 @@
 """The search loop: compile ahead, measure without a pause, record, then tell and ask again.
 
 Four places work at once: the compiler's processes, a thread for each GPU, the one in which the
-search is asked and told, and the calling thread, which hands over and records. What is not in the
-store yet is lost by a kill, and nothing else.
+search is asked and told, and the calling thread, which hands over and records. A kill loses only
+trials that are not in the store yet.
 """
 
 import math
@@ -95,8 +95,8 @@ class Pipeline:
     def run(self, stop: threading.Event) -> None:
         """Until a limit is reached, the space is used up, or ``stop`` is set. Once.
 
-        What is on the GPU then is still awaited and recorded; what waits for it or is being
-        compiled is dropped.
+        The candidate on the GPU is still awaited and recorded; those that wait for the GPU or are
+        being compiled are dropped.
         """
         self._started = time.monotonic()
         busy_before_s = self._gpus.busy_s

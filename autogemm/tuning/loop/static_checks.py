@@ -92,8 +92,8 @@ def least_time_us(
     """Return the least time of M*N*K multiply-adds in us, for this grid at the highest clock.
 
     A block stays on one SM, so that fewer blocks than SMs leave SMs idle; a thread issues at most
-    one multiply-add a cycle, so that few threads leave cores idle. Of several launches any may do
-    the work: the most favourable counts.
+    one multiply-add a cycle, so that few threads leave cores idle. With several launches, any may
+    do the work, so the most favourable one counts.
     """
     fma = problem.flops / 2
     fma_per_cycle = max(

@@ -40,8 +40,8 @@ def warm_starts(
 
     Runs that began before run ``run_id`` count, so that a run that is resumed starts as it did, but
     those of the same problem in the same place, so that a run that is repeated starts as the first
-    did. Of several of one problem and GPU the newest counts. What these families cannot express is
-    left out.
+    did. If there are several for one problem and GPU, the newest counts. Configs that these
+    families cannot express are left out.
     """
     newest: dict[tuple[Problem, str], DecidedRow] = {}
     for row in sorted(rows, key=lambda row: row.run_id):

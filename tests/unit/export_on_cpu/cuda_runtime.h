@@ -354,6 +354,18 @@ inline cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void** argum
     });
     return cudaSuccess;
 #endif
+#ifdef KERNEL_IS_GROUPED
+    typedef void Grouped(int, int, int, float, const void*, int, const void*, int, float, void*, int,
+                         int, const void*);
+    const int groups = size(11);
+    void* const offsets = address(12);
+    queue([=] {
+        reinterpret_cast<Grouped*>(const_cast<void*>(kernel))(M, N, K, alpha, A, lda, B, ldb, beta, C,
+                                                              ldc, groups, offsets);
+        take_time("kernel");
+    });
+    return cudaSuccess;
+#endif
     void* const first = KERNEL_ARRAYS > 0 ? address(11) : nullptr;
     void* const second = KERNEL_ARRAYS > 1 ? address(12) : nullptr;
     void* const third = KERNEL_ARRAYS > 2 ? address(13) : nullptr;

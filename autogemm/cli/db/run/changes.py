@@ -73,7 +73,7 @@ def run_history(query: BestQuery, db: str | None, form: Form) -> None:
 
 
 def run_compare(first: str, second: str, by: str | None, db: str | None, form: Form) -> None:
-    """Print the best kernels of two sides beside each other."""
+    """Print the best kernels of two sides next to each other."""
     with open_database(db) as store:
         pairs = compare_sides(store, first, second, Figure(by) if by else None)
     rows = [_pair_row(pair) for pair in pairs]

@@ -59,7 +59,7 @@ class CheckCommand:
 
 
 def run(command: CheckCommand) -> None:
-    """Measure the winners again, tune where asked to, print what became of them, and judge it."""
+    """Measure the winners again, tune where asked to, print the verdicts, and apply the gate."""
     command.gate.require()
     with ExitStack() as stack:
         store = stack.enter_context(open_database(command.db))

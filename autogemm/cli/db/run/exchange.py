@@ -76,7 +76,7 @@ class ImportCommand:
 
 
 def run_import(command: ImportCommand) -> None:
-    """Take what the file holds and the database does not, and print how much that is."""
+    """Import the records that the database does not have, and print how many there are."""
     file, dry_run = command.file, command.dry_run
     wanted = Format(command.file_format) if command.file_format else None
     with _opened(command.db, dry_run) as store:
@@ -103,7 +103,7 @@ def run_import(command: ImportCommand) -> None:
 
 @contextmanager
 def _opened(db: str | None, dry_run: bool) -> Iterator[Store]:
-    """Open the database, made if need be; for a dry run an empty one in place of none."""
+    """Open the database, created if need be; a dry run without a database gets an empty one."""
     if not dry_run:
         with open_store(db) as store:
             yield store

@@ -12,7 +12,7 @@ from autogemm.support.errors import AutogemmError, NotFoundError, UsageError
 from autogemm.tuning import Rechecked
 
 BEGINNING = "<?xml version='1.0' encoding='utf-8'?>\n<testsuites"
-# What XML 1.0 cannot hold, however it is written.
+# Characters that XML 1.0 cannot contain, not even escaped.
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

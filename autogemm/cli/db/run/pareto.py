@@ -77,7 +77,7 @@ def _row(trial: TrialRow) -> FlatRow:
 
 
 def _baseline_rows(run: RunRow, baseline: FinalsEntry) -> list[FlatRow]:
-    """Return cuBLAS as the finals saw it; the front consists of the search's kernels alone."""
+    """Return cuBLAS as measured in the finals; the front consists of the search's kernels alone."""
     if baseline.energy_mj is None:
         return []
     return [

@@ -186,7 +186,7 @@ def run_sql(
         dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows
     ]
     if form is Form.TABLE and rows:
-        # Columns have a person's own names: nothing is known of what they hold.
+        # The user names the columns, so nothing is known of their contents.
         print_table(rows, found.columns, keep_empty=True)
     elif form is not Form.TABLE:
         print_rows_as(rows, found.columns, found.columns, form)

@@ -49,7 +49,7 @@ class PruneCommand:
 
 
 def run_prune(command: PruneCommand) -> None:
-    """Delete runs, after a question unless ``yes``, and print which."""
+    """Delete runs, after asking unless ``yes``, and print which."""
     older_than = command.older_than
     before = datetime.now(UTC) - older_than if older_than is not None else None
     with open_database(command.db) as store:

@@ -1,4 +1,4 @@
-"""``autogemm db why``: where a kernel stands among those next to it, and the reasons."""
+"""``autogemm db why``: the rank of a kernel among its neighbours, and the reasons."""
 
 import json
 from contextlib import closing

@@ -167,7 +167,7 @@ def ceiling_rows(device: Device, measured: Ceilings) -> list[Row]:
 
 
 def fact_rows(row: Row, published: dict[str, float]) -> list[Row]:
-    """Return one GPU, a fact a line, the figures of its source beside the peaks."""
+    """Return one GPU with one fact per line, and published figures beside the peaks."""
     beside = {
         "bandwidth_gb_s": published.get("gb_s"),
         **{f"peak_{dtype.ab}_tflops": published.get(f"{dtype.ab}_tflops") for dtype in ROOFED},

@@ -1,4 +1,4 @@
-"""``autogemm verify --lines``: what edge cases run of the emitted sources."""
+"""``autogemm verify --lines``: the lines of the emitted sources that edge cases execute."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -38,7 +38,7 @@ _UNREACHED = ("config_idx", "problem", "first", "last", "text")
 def show_lines(
     family: Family, device: Device, sets: Sequence[CaseSet], source: KernelSource | None, form: Form
 ) -> None:
-    """Run the cases of all configs in builds that count; print what ran and what did not.
+    """Run the cases of all configs in builds that count; print which lines ran and which did not.
 
     With ``source`` only the cases that are given this very source.
     """

@@ -24,7 +24,8 @@ _MUTANT: Paths = {
 }
 # Mutants are drawn from so many configs at most, for each of which all edge cases are rendered.
 MOST_CONFIGS = 12
-# Seconds after which a kernel with a planted bug hangs: a right one takes a few on any edge case.
+# Seconds after which a kernel with a planted bug counts as hanging; a correct one takes a few on
+# any edge case.
 HANGS_S = 20
 
 

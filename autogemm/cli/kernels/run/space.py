@@ -1,4 +1,4 @@
-"""``autogemm space``: what a family searches, and how much of it is legal here."""
+"""``autogemm space``: the parameters of a family, and how many configs are legal."""
 
 import time
 from collections.abc import Mapping, Sequence

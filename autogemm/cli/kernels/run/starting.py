@@ -12,7 +12,7 @@ from autogemm.support.errors import ExportError, UsageError
 
 
 def run(name: str, folder: str) -> None:
-    """Write the pair into a new folder. Raises UsageError where there is one already."""
+    """Write the pair into a new folder. Raises UsageError if the folder exists."""
     files = starter_pair(name)
     parent = Path(folder)
     if not parent.is_dir():

@@ -81,6 +81,7 @@ class VerifyCommand:
     dtype: str | None
     epilogue: str
     batch: int | None
+    groups: int | None
     kernel_key: str | None
     places: str
     mode: str
@@ -109,18 +110,27 @@ class VerifyCommand:
         return self.limit_s < math.inf and self.rung is None and self.sample is None
 
     @property
+    def batches(self) -> Batches | None:
+        """Which cases have several products or groups; None where neither is asked for."""
+        if self.groups is not None:
+            return Batches.ALL_GROUPS
+        return None if self.batch is None else Batches.ALL
+
+    @property
     def all_places(self) -> tuple[str, ...]:
         """Where kernels run: cpu, gpu."""
         return ("cpu", "gpu") if self.places == "both" else (self.places,)
 
     def __post_init__(self) -> None:
         one_config = any((self.sample is not None, self.fix, self.dtype, self.rung, self.epilogue))
-        one_config = one_config or self.batch is not None
+        one_config = one_config or self.batch is not None or self.groups is not None
         if self.kernel_key is not None and one_config:
             raise UsageError(
                 "--kernel names one config: leave out --rung, --sample, --fix, --dtype, "
-                "--epilogue, --batch"
+                "--epilogue, --batch, --groups"
             )
+        if self.batch is not None and self.groups is not None:
+            raise UsageError("--batch and --groups exclude each other: choose one")
         if self.rung is not None and self.sample is not None:
             raise UsageError("--rung and --sample exclude each other: choose one")
         if self.certify and self.kernel_key is None:
@@ -162,8 +172,8 @@ def run(command: VerifyCommand) -> None:
 
 
 def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None:
-    """Verify as much as the time allows: first configs that have all lines among them, and problems
-    that take a second or two; large problems last.
+    """Verify as much as the time allows: first a set of configs that covers all lines on problems
+    that take a second or two, large problems last.
     """
     end = time.monotonic() + command.limit_s
     seeds = verified_by_default(family)
@@ -180,7 +190,7 @@ def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None
     show(rows, command.form)
     epilogue = Epilogue.parse(command.epilogue)
     total = sum(
-        count_cases(family, config, device, dtype, epilogue)
+        count_cases(family, config, device, dtype, epilogue, command.batches)
         for dtype in dtypes_of(family, command.dtype)
         for config in seeds
     ) * len(command.all_places)
@@ -201,7 +211,7 @@ def _of_size(cases: CaseSet, *, is_small: bool) -> CaseSet:
 def _verified_everywhere(
     command: VerifyCommand, family: Family, device: Device, sets: Sequence[CaseSet], end: float
 ) -> list[dict[str, Any]]:
-    """Return the rows of `verified` on each place that was asked for."""
+    """Return the rows of `verified` on each requested place."""
     rows = []
     for place in command.all_places:
         with checker(family, place, command.mode) as check:
@@ -222,12 +232,15 @@ def _sets(
     """Return the edge cases of the configs that the command is about, for each element type."""
     narrowed = parse_fix(family, command.fix)
     epilogue = Epilogue.parse(command.epilogue)
-    count = command.batch
-    batches = None if count is None else Batches.ALL
+    products, groups = command.batch, command.groups
+    if groups is not None and not family.takes_groups:
+        raise UsageError(f"{family.name} has one B for all rows: leave out --groups")
 
     def planned(config: Config, dtype: DType) -> tuple[Case, ...]:
-        found = planned_cases(family, config, device, dtype, (), epilogue, batches)
-        return found if count is None else tuple(case.with_products(count) for case in found)
+        found = planned_cases(family, config, device, dtype, (), epilogue, command.batches)
+        if products is not None:
+            return tuple(case.with_products(products) for case in found)
+        return found if groups is None else tuple(case.with_groups(groups) for case in found)
 
     return [
         CaseSet(config, each, planned(config, each))
@@ -291,7 +304,7 @@ def verified(  # noqa: PLR0913, PLR0917  # what is run, where, and until when
     """
 
     def run_one(case: Case) -> CaseResult | None:
-        # Here, so that the first cases do not wait until there is a config for the last.
+        # Built here, so that the first cases do not wait for the config of the last.
         legal = legal_case(family, device, case)
         return None if legal is None else check(legal)
 

@@ -16,14 +16,14 @@ from autogemm.targets.cuda.worker.gpu.launching import Arguments, CandidateError
 from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
 
 THREADS = 256
-# What one thread of ceilings.cu computes in one step.
+# The operations of one thread of ceilings.cu in one step.
 FLOPS_PER_STEP = 2 * 16 * 8
 STEPS = 4096
 SAMPLES = 9
 # Far more than any L2 holds, and less than any GPU has.
 COPY_L2_SIZES = 16
 LEAST_COPY_BYTES = 256 * 2**20
-# What a block copies at a time, of ceilings.cu.
+# The bytes that a block of ceilings.cu copies at a time.
 COPY_STEP_BYTES = 16 * 4 * THREADS
 # Vectors of 16 bytes that a thread reads in one step of l2_kernel and smem_kernel.
 READS_PER_STEP = 4

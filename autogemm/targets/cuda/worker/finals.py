@@ -109,7 +109,7 @@ class Finalist:
 
     @property
     def key(self) -> str:
-        """What no other has: two kernels differ in their text, two calls in their names."""
+        """A unique key: two kernels differ in their text, two calls in their names."""
         return self.kernel_sha256 or self.name
 
     def samples(self) -> FinalsSamples:

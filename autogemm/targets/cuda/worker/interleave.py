@@ -1,6 +1,6 @@
 """Contestants timed side by side: each once a round, in a fresh random order.
 
-Whatever drifts (clocks, temperature) drifts for all of them alike. Finals and benches are both
+Drifts of clocks and temperature affect all of them alike. Finals and benches are both
 made of such rounds.
 """
 

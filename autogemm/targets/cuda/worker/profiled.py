@@ -34,7 +34,7 @@ def run(job: Job) -> None:
         )
     )
     kernel = LoadedKernel(gpu, job.candidate)
-    others = others_placed(gpu, job.candidate.plan, problem.dtype)
+    others = others_placed(gpu, job.candidate.plan, problem)
     places = {"A": a, "B": b, "C": c, **others}
     factors = (problem.alpha, problem.beta)
     arguments = gemm_arguments(job.candidate.plan, problem, factors, places)

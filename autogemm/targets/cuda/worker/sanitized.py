@@ -8,6 +8,7 @@ which initcheck does not see: then it holds NaN.
 
 import pickle
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def run(job: Job) -> str:
         before = not_a_number(got.size, dtype.c).reshape(got.shape)
     blank = beta == 0 and not job.writes_c_by_tma
     c_address = placed(gpu, before, problem.ldc, dtype.c, blank=blank)
-    others = others_placed(gpu, job.candidate.plan, dtype)
+    others = others_placed(gpu, job.candidate.plan, problem)
     places = {"A": a_address, "B": b_address, "C": c_address, **others}
     gpu.free_guards()
     kernel = LoadedKernel(gpu, job.candidate)
@@ -46,8 +47,8 @@ def run(job: Job) -> str:
     expected = reference(problem, a, b, c, (alpha, beta))
     gpu.read_rows(c_address, got, problem.ldc)
     result = loaded(got, dtype.c)
-    # What lies between products is none of the kernel's.
-    own = np.arange(len(result)) % problem.batch_rows[2] < problem.m
+    # Memory between products, and rows of no group, do not belong to the kernel.
+    own = np.arange(len(result)) % problem.batch_rows[2] < problem.used_rows
     wrong = np.argwhere((result != expected) & own[:, None])
     if not len(wrong):
         return "right"
@@ -68,10 +69,18 @@ def reference(
 ) -> Floats:
     """alpha op(A) op(B) + beta C in float64, exact for these integers, then rounded to C's type.
 
-    Of a batch all products' matrices are stacked as they lie in memory; so is the result.
+    For a batch, the matrices of all products are stacked as they lie in memory, for groups those of
+    B; so is the result.
     """
     alpha, beta = scalars
     found = beta * c.astype(np.float64)
+    for number, (first, end) in enumerate(pairwise(problem.groups.offsets(problem.m))):
+        from_b = number * problem.b_shape[0]
+        of_b = b[from_b : from_b + problem.b_shape[0]].astype(np.float64)
+        right = of_b.T if problem.layout.trans_b else of_b
+        found[first:end] += alpha * (a[first:end].astype(np.float64) @ right)
+    if not problem.groups.is_none:
+        return rounded(found, problem.dtype.c)
     for number in range(problem.batch.count):
         from_a, from_b, from_c = (number * rows for rows in problem.batch_rows)
         of_a = a[from_a : from_a + problem.a_shape[0]].astype(np.float64)

@@ -32,7 +32,7 @@ READ_SHARE = 0.95
 
 @dataclass(slots=True)
 class Alone:
-    """What is found of one contestant over its runs."""
+    """The measurements of one contestant over its runs."""
 
     stopwatch: Stopwatch
     times_us: list[float] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Runner:
             alone.energy_mj += used[1]
 
     def _poller(self, moves: Moves, for_s: float) -> Callable[[], None]:
-        """What notes moves of the counter while a batch is at work."""
+        """Records changes of the counter while a batch runs."""
 
         def poll() -> None:
             until = self._clock() + for_s

@@ -205,7 +205,9 @@ def module_get_function(module: int, name: str) -> int:
     has_count = hasattr(loaded[module], "num_arrays")
     count = ctypes.c_int.in_dll(loaded[module], "num_arrays").value if has_count else 0
     is_batched = hasattr(loaded[module], "is_batched")
-    gemm_arguments = (*GEMM_ARGUMENTS, *[ctypes.c_int] * 4 * is_batched, *[pointer] * count)
+    of_groups = [ctypes.c_int, pointer] if hasattr(loaded[module], "is_grouped") else []
+    of_stacks = [*[ctypes.c_int] * 4 * is_batched, *of_groups]
+    gemm_arguments = (*GEMM_ARGUMENTS, *of_stacks, *[pointer] * count)
     arguments_of[id(function)] = OTHER_ARGUMENTS.get(name, gemm_arguments)
     return id(function)
 

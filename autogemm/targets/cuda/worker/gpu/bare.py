@@ -4,9 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from autogemm.model.dtypes import DType, Element
-from autogemm.model.elements import Stored, neutral_array, not_a_number
+from autogemm.model.dtypes import Element
+from autogemm.model.elements import Stored, first_rows, neutral_array, not_a_number
 from autogemm.model.kernel import LaunchPlan
+from autogemm.model.problem import Problem
+from autogemm.model.signature import OFFSETS
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 # Without a gap one allocation may begin where another ends, and a step across is not seen.
@@ -48,9 +50,9 @@ class BareGpu:
             self.runtime.memcpy(row.ctypes.data, source, row.nbytes, DEVICE_TO_HOST)
 
 
-def others_placed(gpu: BareGpu, plan: LaunchPlan, dtype: DType) -> dict[str, int]:
+def others_placed(gpu: BareGpu, plan: LaunchPlan, problem: Problem) -> dict[str, int]:
     """Addresses of the workspace, zero once as kernels may expect of their counters, and of a
-    family's own arrays; by name, 0 for no workspace.
+    family's own arrays and offsets of groups; by name, 0 for no workspace.
     """
 
     def place(values: Stored) -> int:
@@ -61,7 +63,10 @@ def others_placed(gpu: BareGpu, plan: LaunchPlan, dtype: DType) -> dict[str, int
     workspace = np.zeros(plan.workspace_bytes, np.uint8)
     return {
         "workspace": place(workspace) if workspace.size else 0,
-        **{extra.argument.name: place(neutral_array(extra, dtype)) for extra in plan.arrays},
+        **{
+            extra.argument.name: place(neutral_array(extra, problem.dtype)) for extra in plan.arrays
+        },
+        **({OFFSETS: place(first_rows(problem))} if plan.grouped else {}),
     }
 
 

@@ -6,6 +6,7 @@ than it is. So the library that CuPy loaded is called directly, with a workspace
 """
 
 import ctypes
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 
 OP_N, OP_T = 0, 1
 DEFAULT_MATH = 0
-# What cuBLAS recommends for Hopper and Blackwell; more than enough for older GPUs.
+# The size that cuBLAS recommends for Hopper and Blackwell; more than enough for older GPUs.
 WORKSPACE_BYTES = 32 * 2**20
 
 GEMM_DEFAULT = -1
@@ -27,9 +28,10 @@ GEMM_DEFAULT = -1
 class Gemm:
     """C = alpha op(A) op(B) + beta C, row-major; a, b and c are device addresses.
 
-    Of fused calls ``bias`` is the address of an element for each column, and ``added`` that of the
-    matrix that stands in place of the old C; 0 where there is none. Of a batch there are ``count``
-    products, whose matrices begin so many elements behind those of the one before.
+    In fused calls ``bias`` is the address of an element for each column, and ``added`` that of the
+    matrix that replaces the old C; 0 where there is none. A batch has ``count`` products; strides
+    are in elements from one matrix to the next. With groups, ``offsets`` has the first row of each
+    and the end of the last; each has the next B.
     """
 
     m: int
@@ -51,10 +53,23 @@ class Gemm:
     stride_a: int = 0
     stride_b: int = 0
     stride_c: int = 0
+    offsets: tuple[int, ...] = ()
 
     def products(self, dtype: DType) -> Iterator["Gemm"]:
-        """Each of its products as a GEMM of its own."""
+        """Each of its products as a GEMM of its own; of groups those that have rows."""
         of_ab, of_c = dtype.ab.size_bytes, dtype.c.size_bytes
+        for number, (first, end) in enumerate(itertools.pairwise(self.offsets)):
+            if first < end:
+                yield replace(
+                    self,
+                    m=end - first,
+                    a=self.a + first * self.lda * of_ab,
+                    b=self.b + number * self.stride_b * of_ab,
+                    c=self.c + first * self.ldc * of_c,
+                    offsets=(),
+                )
+        if self.offsets:
+            return
         for number in range(self.count):
             yield replace(
                 self,

@@ -137,7 +137,8 @@ class _Plan:
                 self.set_bias(1 << 21)
         is_other = fusion is not None and fusion.adds_input
         of_a, of_b, of_c = problem.batch_rows
-        # What is stored row by row, seen column-major; rows from a product's to the next one's.
+        # A row-major matrix seen as column-major; the stride from one product to the next is in
+        # rows.
         matrices = (
             (operand, *reversed(problem.b_shape), problem.ldb, of_b),
             (operand, *reversed(problem.a_shape), problem.lda, of_a),

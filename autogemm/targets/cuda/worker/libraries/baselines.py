@@ -15,10 +15,11 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from autogemm.model.fusion import fusion_of
+from autogemm.model.groups import NONE as NO_GROUPS
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Call, Status
 from autogemm.support.errors import DeviceError
@@ -99,6 +100,7 @@ class Baseline:
             stride_a=rows_a * problem.lda,
             stride_b=rows_b * problem.ldb,
             stride_c=rows_c * problem.ldc,
+            offsets=() if problem.groups.is_none else problem.groups.offsets(problem.m),
         )
         if self.step is not None:
             self.step.queue(self.call, gemm, inputs)
@@ -168,6 +170,8 @@ class _Library:
         """The plain ones, then proposals of cuBLASLt, the most promising first."""
         if not self._prepared_problem.problem.batch.is_one:
             return self._calls_of_batch()
+        if not self._prepared_problem.problem.groups.is_none:
+            return self._calls_of_groups()
         dtype = self._prepared_problem.problem.dtype
         gemm_ex = self._named("cuBLAS GemmEx", partial(self._cublas.gemm_ex, dtype=dtype))
         plain = [gemm_ex] if dtype.ab.has_gemm_ex else []
@@ -204,6 +208,47 @@ class _Library:
             ),
         ]
 
+    def _calls_of_groups(self) -> list[Baseline]:
+        """Loops of a call for each group that has rows, as one graph: the host knows the rows."""
+        prepared, cublas = self._prepared_problem, self._cublas
+        dtype = prepared.problem.dtype
+        ones: list[tuple[str, Callable[[Gemm], None]]] = []
+        if dtype.has_fp32_products:
+            ones.append(("cuBLAS SGEMM", cublas.sgemm))
+        if dtype.ab.has_gemm_ex:
+            ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
+        ones += [
+            (f"cuBLASLt proposal {number}", call)
+            for number, call in enumerate(self._proposals_of_groups(), start=1)
+        ]
+        return [
+            self._named(f"{name}, looped", looped(prepared.gpu, call, dtype)) for name, call in ones
+        ]
+
+    def _proposals_of_groups(self) -> list[Callable[[Gemm], None]]:
+        """The first proposals for every group's rows, the second ones and so on; where there are
+        fewer, the last.
+        """
+        if self._lt is None:
+            return []
+        problem = self._prepared_problem.problem.plain_product
+        problem = replace(problem, groups=NO_GROUPS)
+        by_rows: dict[int, list[Callable[[Gemm], None]]] = {}
+        try:
+            for rows in set(self._prepared_problem.problem.groups.rows(problem.m)) - {0}:
+                by_rows[rows] = self._lt.algorithms(replace(problem, m=rows), MOST_LOOPED)
+        except DeviceError as error:
+            self.left_out.append(Call("cuBLASLt", Status.REJECTED, str(error)))
+            return []
+        if not all(by_rows.values()):
+            return []
+
+        def queue(number: int, gemm: Gemm) -> None:
+            proposed = by_rows[gemm.m]
+            proposed[min(number, len(proposed) - 1)](gemm)
+
+        return [partial(queue, number) for number in range(max(map(len, by_rows.values())))]
+
     def _behind(self) -> Step | None:
         """The pointwise kernel of an epilogue, None for the plain GEMM."""
         prepared = self._prepared_problem
@@ -232,7 +277,7 @@ class _Library:
 
     def proposals(self, reduction: int, remark: str = "") -> list[Baseline]:
         """cuBLASLt's proposals, numbered from 1 in its order."""
-        if self._lt is None:
+        if self._lt is None or not self._prepared_problem.problem.groups.is_none:
             return []
         problem = self._prepared_problem.problem
         if problem.epilogue.num_columns > 1:

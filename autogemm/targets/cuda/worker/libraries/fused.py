@@ -1,7 +1,7 @@
 """Calls of cuBLAS for a problem with an epilogue: fused by cuBLASLt, or with a kernel behind.
 
-What cuBLASLt has no epilogue for (`autogemm.model.fusion`) is the plain product, rounded to C's
-type, and one pointwise kernel of the same expression, which reads and writes by 16 bytes.
+Where cuBLASLt has no epilogue (`autogemm.model.fusion`), the call is the plain product, rounded to
+C's type, and one pointwise kernel of the same expression, which accesses 16 bytes at a time.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ VECTOR_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a call for a problem with an epilogue does besides the product."""
+    """The work of a call for a problem with an epilogue besides the product."""
 
     queue: Callable[[Callable[[Gemm], None], Gemm, InputSet], None]
 
@@ -44,6 +44,10 @@ def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
         if spare is not None:
             product = replace(product, c=spare.ptr)
         call(product)
+        if gemm.offsets:
+            # Rows of all groups are one C.
+            apply(product.c, gemm.c, inputs)
+            return
         pairs = (one.products(problem.dtype) for one in (product, gemm))
         for from_product, to in zip(*pairs, strict=True):
             apply(from_product.c, to.c, inputs)
@@ -53,12 +57,12 @@ def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
         is_aligned = problem.n % vector == 0 and problem.ldc % vector == 0
         helpers.run(
             "fused_pointwise",
-            problem.m * (problem.n // vector if is_aligned else problem.n),
+            problem.used_rows * (problem.n // vector if is_aligned else problem.n),
             pointer(from_address),
             np.int64(ld),
             pointer(to_address),
             np.int64(problem.ldc),
-            np.int32(problem.m),
+            np.int32(problem.used_rows),
             np.int32(problem.n),
             np.int32(vector if is_aligned else 1),
             np.float32(inputs.alpha),
@@ -67,6 +71,7 @@ def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
                 np.float32(one) if isinstance(one, float) else one
                 for one in epilogue_inputs(problem, inputs)
             ),
+            *([pointer(inputs.output_address)] if problem.epilogue.output is not None else []),
         )
 
     return Step(queue)

@@ -1,5 +1,5 @@
-"""A batch as a loop of calls for one product each, in a CUDA graph: what a user does without a
-call for batches.
+"""A batch, or groups, as a loop of calls for one product each, in a CUDA graph: what a user does
+without a call for batches, and with groups whose rows the host knows.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ MOST_GRAPHS = 16
 
 
 def looped(gpu: Gpu, call: Call, dtype: DType) -> Call:
-    """A call that queues ``call`` for each product of a batch.
+    """A call that queues ``call`` for each product of a batch, or each group.
 
     The host would be slower than the GPU: the calls for given matrices are captured as a graph
     once. Within a capture they are queued as they are.

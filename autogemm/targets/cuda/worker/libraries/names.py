@@ -36,6 +36,10 @@ def torch_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contest
         import torch
     except ImportError as error:
         raise NotHereError("PyTorch is not installed: pip install torch") from error
+    if torch.version.cuda is None:
+        raise NotHereError(
+            f"PyTorch {torch.__version__} is built without CUDA: install one with it"
+        )
     from autogemm.targets.cuda.worker.libraries.with_torch import TorchContestant
 
     return TorchContestant(prepared), f"PyTorch {torch.__version__}"
@@ -66,6 +70,8 @@ def cutlass_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Conte
 def _require_one_product(prepared: PreparedProblem) -> None:
     if not prepared.problem.batch.is_one:
         raise NotHereError("it is called for one product here: leave out --batch")
+    if not prepared.problem.groups.is_none:
+        raise NotHereError("it is called for one product here: leave out --groups")
 
 
 LIBRARIES = {

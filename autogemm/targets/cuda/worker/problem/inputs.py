@@ -123,7 +123,8 @@ class InputSet:
     """A, B, C as it was before (None where it is not read), alpha and beta, and ``extras``: arrays
     that an epilogue reads, by the names of their arguments.
 
-    ``own_c`` is the address of a C of the set's own, where it has one.
+    ``own_c`` is the address of a C of the set's own, where it has one; ``output_address`` is where
+    a second output goes.
 
     Values are of the element types of A, B and C. Filled with integers every product and partial
     sum is exact in float32, whatever the order of summation: at most 9 K < 2^24 up to K = 1.8
@@ -155,6 +156,7 @@ class InputSet:
             if one.axes
         }
         self._own_c: Matrix | None = None
+        self.output_address = 0
         self._sum = gpu.allocate(8)
         for number, matrix in enumerate(self._matrices()):
             matrix.fill(4 * seed + number, fill)
@@ -281,6 +283,9 @@ def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
         if problem.epilogue.num_columns > 1:
             # The plain product, which the baseline makes first.
             references += problem.epilogue.num_columns * problem.dtype.c.size_bytes
+        if problem.epilogue.output is not None:
+            # As much again, and the second output itself.
+            references += 3 * (8 + 4) + problem.epilogue.output.element(problem.dtype).size_bytes
     more = operands + (result if problem.reads_c else 0) + 4 * ALIGNMENT_BYTES
     fixed = (
         2 * operands + result + 8 * tiles + references * m * n * problem.batch.count + SPARE_BYTES

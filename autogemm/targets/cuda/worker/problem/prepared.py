@@ -12,7 +12,7 @@ import numpy as np
 
 from autogemm.codegen import worker_text
 from autogemm.model.dtypes import DType
-from autogemm.model.elements import Stored, neutral_array
+from autogemm.model.elements import Stored, first_rows, neutral_array
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import (
@@ -25,6 +25,8 @@ from autogemm.model.results.outcome import (
     Status,
     Verification,
 )
+from autogemm.model.signature import OFFSETS
+from autogemm.space import output_rules
 from autogemm.support.errors import DeviceError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas
@@ -119,6 +121,11 @@ class PreparedProblem:
         self.exact = Reference(gpu, cublas, problem, self.integers, self.fused)
         self.close = Reference(gpu, cublas, problem, self.reals, self.fused)
         self.result = Result(gpu, problem)
+        self.second = None
+        if problem.epilogue.output is not None:
+            self.second = Result(gpu, problem.of_output, problem.epilogue.output.name)
+            for one in self.input_sets:
+                one.output_address = self.second.address
         self.flush = self._flusher() if options.l2 is CacheState.COLD else None
         needs_energy = options.objective is not Objective.TIME
         self.energy = EnergyMeter(gpu.telemetry.energy_mj) if needs_energy else None
@@ -272,7 +279,7 @@ class PreparedProblem:
         return self.gpu.microseconds(begin, self.gpu.event())
 
     def _complaint_of_few(self, contestant: Contestant) -> str:
-        """What is wrong with few products in each element of C, empty when nothing is."""
+        """The fault in results with few products per element of C; empty if there is none."""
         with self.reals.few_products(self.problem):
             self.result.reset(self.reals)
             contestant.queue(self.reals)
@@ -282,16 +289,26 @@ class PreparedProblem:
     def _run_checked(
         self, contestant: Contestant, inputs: InputSet, reference: Reference
     ) -> tuple[CheckResult, float]:
-        self.result.reset(inputs)
+        self._reset(inputs)
         begin = self.gpu.event()
         contestant.queue(inputs)
         end = self.gpu.event()
         launch_us = self.gpu.microseconds(begin, end)
-        return self.result.check(reference), launch_us
+        found = self.result.check(reference)
+        if self.second is not None and reference.second is not None:
+            other = self.second.check(reference.second)
+            found = other if other.complaint("") and not found.complaint("") else found
+        return found, launch_us
+
+    def _reset(self, inputs: InputSet) -> None:
+        """What kernels write, as it is before a launch."""
+        self.result.reset(inputs)
+        if self.second is not None:
+            self.second.reset(inputs)
 
     def _stopwatch(self, contestant: Contestant, method: Method) -> Stopwatch:
         # Timing starts from the C of the inputs, whatever a check left there.
-        self.result.reset(self.timed[0])
+        self._reset(self.timed[0])
         turns = itertools.cycle(self.timed)
         return Stopwatch(self.gpu, lambda: contestant.queue(next(turns)), method, self.flush)
 
@@ -323,8 +340,10 @@ class KernelContestant:
         self._extras = {
             extra.argument.name: self._guarded(neutral_array(extra, prepared.problem.dtype))
             for extra in candidate.plan.arrays
-            if not extra.is_input
+            if not extra.is_given
         }
+        if candidate.plan.grouped:
+            self._extras[OFFSETS] = self._guarded(first_rows(prepared.problem))
         self._kernel = LoadedKernel(prepared.gpu, candidate)
         self._arguments = {
             inputs: self._arguments_for(prepared, inputs) for inputs in prepared.input_sets
@@ -370,6 +389,7 @@ class KernelContestant:
             "workspace": self._workspace.ptr if self._workspace is not None else 0,
             **self._extras,
             **{name: matrix.address for name, matrix in inputs.extras.items()},
+            **{rule.name: inputs.output_address for rule in output_rules(prepared.problem)},
         }
         factors = (inputs.alpha, inputs.beta)
         return gemm_arguments(self.candidate.plan, prepared.problem, factors, places)

@@ -23,7 +23,7 @@ products, may all have one sign; the terms, with the sign of what they were cut 
     |error| <= 2 u lambda (K / 4 + lambda sqrt(5/4 K)) sqrt(sum_k (a_k b_k)^2).
 
 The sums of 8-bit floats have 13 bits of fraction in place of 23, and 32 products a step
-(`Element.accum_fraction_bits`; decision 0091 has the sources). The bound is that of a kernel that
+(`Element.accum_fraction_bits`; decision 0090 has the sources). The bound is that of a kernel that
 never adds them to sums in FP32; ``--max-error`` asks for more.
 
 A and B hold numbers of their element type, so that their rounding is no error of the kernel's; C of
@@ -33,7 +33,7 @@ A and B hold numbers of their element type, so that their rounding is no error o
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,13 +49,16 @@ from autogemm.targets.cuda.worker.problem.precision import FAILURE_PROBABILITY, 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A rectangle of a product's C: first row and column, extents."""
+    """A rectangle of a product's C: first row and column, extents; of rows of a group the number
+    of its B.
+    """
 
     row: int
     col: int
     rows: int
     cols: int
     product: int = 0
+    group: int = 0
 
     @property
     def arguments(self) -> tuple[np.int64, ...]:
@@ -72,6 +75,8 @@ class Reference:
 
     ``fused`` has the kernels of an epilogue. Its results have a bound in any case, on integers
     that of the epilogue's own rounding. ``rounds_sums``: to C's type, before the epilogue.
+    ``of_output``: it is for the second output, not for C. Of C's, ``second`` is that one, None
+    where there is none.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  # the GPU, its library, and what is to be right
@@ -82,9 +87,10 @@ class Reference:
         inputs: InputSet,
         fused: Helpers | None = None,
         rounds_sums: bool = False,
+        of_output: bool = False,
     ) -> None:
         self._gpu, self._cublas = gpu, cublas
-        self._fused, self._rounds_sums = fused, rounds_sums
+        self._fused, self._rounds_sums, self._of_output = fused, rounds_sums, of_output
         self._problem, self._inputs = problem, inputs
         elements = problem.m * problem.n * problem.batch.count
         sizes = (4, 0, 0) if inputs.integers and fused is None else (0, 8, 4)
@@ -98,6 +104,9 @@ class Reference:
         gpu.read(int(self._predicted.ptr), predicted)
         of_fp32 = problem.dtype.has_fp32_products and fused is None
         self.predicted = float(predicted[0]) if of_fp32 else 0.0
+        self.second: Reference | None = None
+        if problem.epilogue.output is not None and not of_output:
+            self.second = Reference(gpu, cublas, problem, inputs, fused, rounds_sums, True)
 
     def _compute(self) -> None:
         problem = self._problem
@@ -126,10 +135,21 @@ class Reference:
     def _tiles(self) -> Iterator[Tile]:
         """The tiles of all products."""
         problem = self._problem
+        if not problem.groups.is_none:
+            yield from self._tiles_of_groups()
+            return
         corners = itertools.product(range(0, problem.m, TILE), range(0, problem.n, TILE))
         for (row, col), number in itertools.product(corners, range(problem.batch.count)):
             rows, cols = min(TILE, problem.m - row), min(TILE, problem.n - col)
             yield Tile(row, col, rows, cols, number)
+
+    def _tiles_of_groups(self) -> Iterator[Tile]:
+        problem = self._problem
+        offsets = problem.groups.offsets(problem.m)
+        for group, (first, end) in enumerate(itertools.pairwise(offsets)):
+            for row, col in itertools.product(range(first, end, TILE), range(0, problem.n, TILE)):
+                rows, cols = min(TILE, end - row), min(TILE, problem.n - col)
+                yield Tile(row, col, rows, cols, group=group)
 
     def _of_product(self, address: int, tile: Tile, num_bytes: int) -> np.uint64:
         """The address of the tile's product in packed results of so many bytes an element."""
@@ -139,8 +159,8 @@ class Reference:
     def _multiply(self, tile: Tile, buffers: tuple[int, int, int], *, squared: bool) -> None:
         """op(A) op(B) of one tile of C in float64, all of K; optionally of squared elements.
 
-        Of a gated epilogue these are two columns for each of C: one tile behind the other, or side
-        by side as they alternate.
+        For a gated epilogue these are two columns for each of C, one tile behind the other or
+        alternating.
         """
         a_tile, b_tile, product = buffers
         for part in self._parts(tile):
@@ -149,14 +169,14 @@ class Reference:
 
     def _parts(self, tile: Tile) -> list[Tile]:
         """The tiles of the product that a tile of C is made of."""
-        row, col, rows, cols = tile.row, tile.col, tile.rows, tile.cols
+        col, cols = tile.col, tile.cols
         match self._problem.epilogue.gate:
             case Gate.NONE:
                 return [tile]
             case Gate.HALVES:
-                return [tile, Tile(row, col + self._problem.n, rows, cols)]
+                return [tile, replace(tile, col=col + self._problem.n)]
             case Gate.INTERLEAVED:
-                return [Tile(row, 2 * col, rows, 2 * cols)]
+                return [replace(tile, col=2 * col, cols=2 * cols)]
 
     def _multiply_part(self, tile: Tile, buffers: tuple[int, int, int], *, squared: bool) -> None:
         a_tile, b_tile, product = buffers
@@ -164,7 +184,7 @@ class Reference:
         for k in range(0, self._problem.k, TILE):
             depth = min(TILE, self._problem.k - k)
             a_part = Tile(tile.row, k, tile.rows, depth, tile.product)
-            b_part = Tile(k, tile.col, depth, tile.cols, tile.product)
+            b_part = Tile(k, tile.col, depth, tile.cols, tile.product or tile.group)
             a_ld = self._widen(a_tile, self._inputs.a, a_part, layout.trans_a, squared)
             b_ld = self._widen(b_tile, self._inputs.b, b_part, layout.trans_b, squared)
             self._cublas.dgemm(
@@ -243,6 +263,7 @@ class Reference:
             np.int64(problem.n),
             self._of_product(self.real_address, tile, 8),
             self._of_product(self.bound_address, tile, 4),
+            *([np.int32(self._of_output)] if problem.epilogue.output is not None else []),
             *(
                 np.float64(one) if isinstance(one, float) else one
                 for one in epilogue_inputs(problem, inputs)

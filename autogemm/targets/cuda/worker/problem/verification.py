@@ -5,11 +5,12 @@ reference, so one dropped or doubled product is seen. On real inputs |C - refere
 within a bound on the rounding error of float32 arithmetic, which lower precision does not meet
 (`autogemm.targets.cuda.worker.problem.reference` has it, with its sources).
 
-What is to be FP32 must also be as exact as a whole as FP32 in any order is, on the real inputs and
-on some with few products, where even BF16x3 and sums of 20 bits show
+FP32 results must also have errors that, taken together, are possible for FP32 in some order, on the
+real inputs and on some with few products, where even BF16x3 and sums of 20 bits are detected
 (`autogemm.targets.cuda.worker.problem.precision`).
 """
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -60,6 +61,8 @@ class CheckResult:
     # Root mean square of the errors over that expected of FP32; None where that is not asked.
     of_fp32: float | None = None
     most_of_fp32: float = math.inf
+    # C, or the second output.
+    matrix: str = "C"
 
     def complaint(self, inputs: str) -> str:
         """One line on what is wrong; empty when nothing is."""
@@ -71,12 +74,13 @@ class CheckResult:
         if self.mismatches:
             return (
                 f"{self.mismatches} of {self.shape[0] * self.shape[1]} elements are wrong on "
-                f"{inputs} inputs, worst C[{row}, {col}]{of_product}: got {self.value:.9g}, "
-                f"expected {self.expected:.9g}"
+                f"{inputs} inputs, worst {self.matrix}[{row}, {col}]{of_product}: "
+                f"got {self.value:.9g}, expected {self.expected:.9g}"
             )
         if self.overwritten:
             return (
-                f"{self.overwritten} elements outside C (between or around its rows) were written"
+                f"{self.overwritten} elements outside {self.matrix} (between or around its rows) "
+                "were written"
             )
         if self.of_fp32 is not None and not self.of_fp32 <= self.most_of_fp32:
             return (
@@ -94,13 +98,16 @@ class CheckResult:
 
 
 class Result:
-    """C on the GPU, with canaries between its rows and around it."""
+    """C on the GPU, with canaries between its rows and around it; so is a second output, which is
+    the C of `Problem.of_output` and has a name.
+    """
 
-    def __init__(self, gpu: Gpu, problem: Problem) -> None:
-        self._gpu = gpu
+    def __init__(self, gpu: Gpu, problem: Problem, name: str = "C") -> None:
+        self._gpu, self._name, self._reads_c = gpu, name, problem.reads_c
         self._rows = 0 if problem.batch.is_one else problem.m
-        self._shape = (problem.m * problem.batch.count, problem.n)
-        sides = (problem.m, problem.n, problem.batch_rows[2], problem.ldc)
+        self._shape = (problem.used_rows * problem.batch.count, problem.n)
+        # Rows that belong to no group are canaries, as those between two products.
+        sides = (problem.used_rows, problem.n, problem.batch_rows[2], problem.ldc)
         self._sides = tuple(map(np.int64, sides))
         self._element = problem.dtype.c
         self._total = num_elements(problem.stacked_rows[2], problem.n, problem.ldc) + 2 * GUARD
@@ -117,7 +124,7 @@ class Result:
             self._begin,
             np.int32(self._element.size_bytes),
             *self._geometry,
-            pointer(inputs.c0_address),
+            pointer(inputs.c0_address if self._reads_c else 0),
             np.uint32(NAN_BITS),
             np.uint32(self._element.canary_bits),
         )
@@ -137,18 +144,41 @@ class Result:
             pointer(self._fields.ptr),
         )
         found = summarised(self._read_fields(), self._shape, reference.predicted, MOST_OF_ALL)
-        return replace(found, rows=self._rows)
+        return replace(found, rows=self._rows, matrix=self._name)
 
     def check_few(self, problem: Problem, inputs: InputSet) -> CheckResult:
         """Compare with the few products that are left of these inputs. Waits for the GPU."""
+        fields = np.concatenate(
+            [
+                self._fields_of_few(problem, inputs, group, first, end)
+                for group, (first, end) in enumerate(row_ranges(problem))
+                if first < end
+            ]
+        )
+        found = summarised(fields, self._shape, float(fields[:, 10].sum()), MOST_OF_FEW)
+        return replace(found, rows=self._rows)
+
+    def _fields_of_few(
+        self, problem: Problem, inputs: InputSet, group: int, first: int, end: int
+    ) -> NDArray[np.float64]:
+        """Numbers of `check_few` for the rows of a group; for all where there are no groups."""
         num_products = num_few(problem.k)
         operand, trans = inputs.a.element, problem.layout
+        to_c = first * problem.ldc * self._element.size_bytes
+        to_a = first * problem.lda * operand.size_bytes
+        to_c0 = first * problem.n * self._element.size_bytes if inputs.c0_address else 0
+        addresses = (
+            self.address + to_c,
+            inputs.a.address + to_a,
+            inputs.b.address_of(group),
+            inputs.c0_address + to_c0,
+        )
         self._gpu.run_helper_blocks(
             "check_few",
             CHECK_BLOCKS,
-            *map(pointer, (self.address, inputs.a.address, inputs.b.address, inputs.c0_address)),
+            *map(pointer, addresses),
             *map(np.int32, (self._element.format_code, operand.format_code)),
-            *map(np.int64, (problem.m, problem.n, problem.k)),
+            *map(np.int64, (end - first, problem.n, problem.k)),
             *map(np.int64, (problem.lda, problem.ldb, problem.ldc)),
             *map(np.int32, (trans.trans_a, trans.trans_b)),
             np.int64(few_step(problem.k)),
@@ -160,8 +190,8 @@ class Result:
             pointer(self._fields.ptr),
         )
         fields = self._read_fields()
-        found = summarised(fields, self._shape, float(fields[:, 10].sum()), MOST_OF_FEW)
-        return replace(found, rows=self._rows)
+        fields[:, 2] += first * problem.n
+        return fields
 
     def _read_fields(self) -> NDArray[np.float64]:
         fields = np.zeros((CHECK_BLOCKS, CHECK_FIELDS))
@@ -175,6 +205,13 @@ class Result:
     @property
     def _geometry(self) -> tuple[np.generic, ...]:
         return (np.int64(self._total), np.int64(GUARD), *self._sides)
+
+
+def row_ranges(problem: Problem) -> list[tuple[int, int]]:
+    """The first row of each group and the one behind its last; all rows where there are none."""
+    if problem.groups.is_none:
+        return [(0, problem.m)]
+    return list(itertools.pairwise(problem.groups.offsets(problem.m)))
 
 
 def summarised(

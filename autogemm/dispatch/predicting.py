@@ -1,0 +1,148 @@
+"""Predicted times at sizes that were not tuned: what a family expects, corrected by all results.
+
+A family's ``expected_time`` knows waves, depth and edges, and misses what one kernel does better or
+worse than its like. What it missed at the nearest tuned sizes is carried over by a Gaussian process
+(Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 2.2) over the
+logarithms of sizes, parameters and derived quantities.
+"""
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from autogemm.dispatch.legal import NearestLegal
+from autogemm.dispatch.table import TunedSize
+from autogemm.model.config import Config
+from autogemm.model.problem import Problem
+from autogemm.model.similarity import distance
+from autogemm.space import Family, derive_values, expected_time
+
+# The nearest tuned sizes, of which so many teach and so many offer their winners: what a prediction
+# takes does not grow with the database.
+MOST_SIZES = 64
+MOST_WINNERS = 16
+# Of the process: its length in standard deviations of a feature, and the variance of noise as a
+# share of its own. Chosen on the sizes of benchmarks/results/left_out_recorded.txt.
+LENGTH = 0.7
+NOISE = 0.2
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A kernel at a problem: ``log_expected`` and ``log_us`` are logarithms to the base of 2."""
+
+    features: tuple[float, ...]
+    log_expected: float
+    log_us: float = math.nan
+
+
+class Predictor:
+    """Ranks the winners of tuned sizes at sizes that were not tuned, of families that expect times.
+
+    Calling it returns the kernels that are legal at a problem, the one with the least predicted
+    time first; none where no family of the nearest winners has an ``expected_time``.
+    """
+
+    def __init__(self, sizes: Sequence[TunedSize], nearest_legal: NearestLegal) -> None:
+        self._sizes = sizes
+        self._nearest_legal = nearest_legal
+        self._timed = functools.cache(self._looked_up)
+
+    def __call__(self, problem: Problem) -> list[Config]:
+        """Return the kernels, the fastest first."""
+        winners = dict.fromkeys(size.winner for size in self._near(problem))
+        legal = (self._nearest_legal(one, problem) for one in list(winners)[:MOST_WINNERS])
+        return self.ranked(problem, dict.fromkeys(one for one in legal if one is not None))
+
+    def ranked(self, problem: Problem, configs: Iterable[Config]) -> list[Config]:
+        """Return those of these configs, legal there, that a time is expected of, fastest first."""
+        near = self._near(problem)
+        by_family: dict[str, list[tuple[Config, Timed]]] = {}
+        for config in configs:
+            timed = self._timed(config, problem)
+            if timed is not None:
+                by_family.setdefault(config.family, []).append((config, timed))
+        found: list[tuple[float, Config]] = []
+        for family, asked in by_family.items():
+            known = [
+                Timed(timed.features, timed.log_expected, math.log2(time_us))
+                for size in near
+                for config, time_us in size.times_us.items()
+                if config.family == family
+                and (timed := self._timed(config, size.problem)) is not None
+            ]
+            predicted = _predicted([timed for _, timed in asked], known)
+            found += zip(predicted, (config for config, _ in asked), strict=True)
+        return [config for _, config in sorted(found, key=lambda pair: pair[0])]
+
+    def _near(self, problem: Problem) -> list[TunedSize]:
+        device = self._nearest_legal.device
+
+        def steps(size: TunedSize) -> float:
+            return distance(problem, device, size.problem, device)
+
+        of_dtype = (size for size in self._sizes if size.problem.dtype is problem.dtype)
+        return sorted(of_dtype, key=steps)[:MOST_SIZES]
+
+    def _looked_up(self, config: Config, problem: Problem) -> Timed | None:
+        if not self._nearest_legal.knows(config):
+            return None
+        family = self._nearest_legal.family(config)
+        expected = expected_time(family, config, problem, self._nearest_legal.device)
+        if expected is None:
+            return None
+        return Timed(_features(family, config, problem), math.log2(max(expected, 1)))
+
+
+def _features(family: Family, config: Config, problem: Problem) -> tuple[float, ...]:
+    """Logarithms of sizes, parameters and derived numbers; 0 or 1 for a parameter that is a word.
+
+    The same places for all configs of a family.
+    """
+    numbers: list[float] = [problem.m, problem.n, problem.k]
+    values = family.completed(config).as_dict()
+    words = []
+    for parameter in family.parameters:
+        value = values[parameter.name]
+        if isinstance(value, int):
+            numbers.append(value + 1)
+        else:
+            words += [float(value == one) for one in parameter.values]
+    for value in derive_values(family, config, problem).values():
+        if isinstance(value, int):
+            numbers.append(value)
+    return (*words, *(math.log2(max(number, 0.5)) for number in numbers))
+
+
+def _predicted(asked: Sequence[Timed], known: Sequence[Timed]) -> list[float]:
+    """Logarithms of times of one family's kernels; as expected where nothing is known."""
+    expected = np.array([one.log_expected for one in asked])
+    if not known:
+        return [float(value) for value in expected]
+    places: Floats = np.array([one.features for one in known])
+    wanted: Floats = np.array([one.features for one in asked])
+    missed = np.array([one.log_us - one.log_expected for one in known])
+    middle, spread = places.mean(axis=0), places.std(axis=0)
+    varies = spread > 1e-9
+    places = (places[:, varies] - middle[varies]) / spread[varies]
+    wanted = (wanted[:, varies] - middle[varies]) / spread[varies]
+    usual = float(np.median(missed))
+    weights = np.linalg.solve(
+        _likeness(places, places) + NOISE * np.eye(len(known)), missed - usual
+    )
+    predicted = expected + usual + _likeness(wanted, places) @ weights
+    return [float(value) for value in predicted]
+
+
+def _likeness(one: Floats, other: Floats) -> Floats:
+    """A squared exponential of the mean squared distance of features."""
+    squares = np.square(one).sum(axis=1)[:, np.newaxis] + np.square(other).sum(axis=1)
+    distances = np.maximum(squares - 2.0 * one @ other.T, 0.0) / max(1, one.shape[1])
+    likeness: Floats = np.exp(-distances / (2.0 * LENGTH**2))
+    return likeness

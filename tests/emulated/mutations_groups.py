@@ -1,0 +1,102 @@
+"""Bugs to plant in kernels of which rows belong to groups; see mutations.py.
+
+Groups are those of edge cases as `autogemm verify` makes them: what is caught here is caught there.
+"""
+
+from dataclasses import replace
+
+from mutations import Base, Mutation
+from packed_cases import TILE
+
+from autogemm.model.config import Value
+from autogemm.model.dtypes import DType
+from autogemm.model.groups import Groups
+from autogemm.model.problem import Layout, Problem
+from autogemm.verify.edge_cases import GROUP_SHAPES, grouped
+
+EDGES, WHOLE = GROUP_SHAPES
+PLAIN_EDGES = grouped(EDGES.problem((16, 16, 8), Layout.NN, DType.F32), 0, 16)
+SHORT_EDGES = grouped(EDGES.problem((64, 64, 64), Layout.NT, DType.BF16, (0.5, -1.5)), 0, 64)
+ONE_TAKES_ALL = grouped(EDGES.problem((64, 64, 64), Layout.NN, DType.BF16), 2, 64)
+UNUSED_ROWS = grouped(WHOLE.problem((64, 64, 64), Layout.NT, DType.BF16), 1, 64)
+# Boxes that threads write stand between those of TMA, of which two are in flight.
+MANY_BOXES = Problem(137, 256, 64, Layout.NT, DType.BF16, groups=Groups.parse("65,72"))
+
+PERSISTENT: dict[str, Value] = TILE | {"STAGES": 3, "PACK": "none", "BLOCKS": 132}
+MMA: dict[str, Value] = {
+    **{"BM": 32, "BN": 32, "BK": 32, "WM": 16, "WN": 16, "STAGES": 2, "REG_STAGES": 1},
+    **{"SWIZZLE": 1, "MMA_K": 16, "GROUP_M": 4, "MIN_BLOCKS": 1},
+}
+MMA_EDGES = grouped(EDGES.problem((32, 32, 32), Layout.NN, DType.BF16), 0, 32)
+
+GROUP_BASES: dict[str, Base] = {
+    "groups of one tile a block": Base({"BM": 16, "BN": 16, "TN": 2}, (PLAIN_EDGES,), "naive"),
+    "groups by mma": Base(MMA, (MMA_EDGES,), "gemm_mma"),
+    "groups by threads": Base(
+        PERSISTENT | {"STORE_C": "threads"}, (SHORT_EDGES, ONE_TAKES_ALL), "gemm_wgmma"
+    ),
+    "groups by TMA": Base(
+        PERSISTENT | {"STORE_C": "tma", "BN": 128, "WN": 128, "C_BUFFERS": 2},
+        (SHORT_EDGES, UNUSED_ROWS, MANY_BOXES),
+        "gemm_wgmma",
+    ),
+    "groups by clusters": Base(
+        PERSISTENT | {"STORE_C": "tma", "CLUSTER_M": 2, "GROUP_M": 4},
+        (SHORT_EDGES, replace(ONE_TAKES_ALL, beta=0.5)),
+        "gemm_wgmma",
+    ),
+}
+ONE, BY_MMA, THREADS, TMA, CLUSTERS = GROUP_BASES
+STORED_OR_WRITTEN = """\
+    } else if (thread == 0) {
+        store_tile(box, map_c, n0, m0);
+    }
+    if (thread == 0) {
+        commit_tile_stores();
+    }
+"""
+NOT_COUNTED = """\
+    } else if (thread == 0) {
+        store_tile(box, map_c, n0, m0);
+        commit_tile_stores();
+    }
+"""
+
+GROUP_MUTATIONS: tuple[Mutation, ...] = (
+    # The rows of a tile behind its group's last: they are the next group's, or no group's.
+    Mutation(ONE, "rows past a group's", "m >= M ||", "m > M ||"),
+    Mutation(BY_MMA, "rows past a group's", "tile.rows = M - m0", "tile.rows = BM"),
+    Mutation(THREADS, "rows past a group's", "{place.end_m, N, C", "{M, N, C"),
+    Mutation(
+        TMA, "a group's tail over the next one's head", "if (m0 + BOX_M > output.M)", "if (0)"
+    ),
+    Mutation(TMA, "a row past a group's", "m0 + BOX_M > output.M", "m0 + BOX_M > output.M + 1"),
+    Mutation(TMA, "a box by threads is no store", STORED_OR_WRITTEN, NOT_COUNTED),
+    # Groups without rows.
+    Mutation(ONE, "an empty group", "while (index >=", "if (index >="),
+    Mutation(THREADS, "an empty group", "while (index - first_tile", "if (index - first_tile"),
+    Mutation(TMA, "an empty group", "while (index - first_tile", "if (index - first_tile"),
+    # B of another group.
+    Mutation(ONE, "B of the first group", "B += (long long)group *", "B += 0 *"),
+    Mutation(BY_MMA, "B as far apart as A", "group * K * ldb", "group * K * lda"),
+    Mutation(TMA, "B of the first group", "{&map_b, place.group}", "{&map_b, 0}"),
+    Mutation(TMA, "B of the next group", "{&map_b, place.group}", "{&map_b, place.group + 1}"),
+    Mutation(TMA, "A by the group", "{&map_a, 0}", "{&map_a, place.group}"),
+    # Offsets.
+    Mutation(ONE, "an offset too early", "M = offsets[group + 1]", "M = offsets[group]"),
+    Mutation(TMA, "an offset too early", "end_m = offsets[group + 1]", "end_m = offsets[group]"),
+    Mutation(ONE, "an offset past the last", "group == groups", "group > groups"),
+    Mutation(TMA, "the last group left out", "group + 1 >= groups", "group + 2 >= groups"),
+    Mutation(BY_MMA, "the last group left out", "group == groups", "group == groups - 1"),
+    Mutation(
+        TMA, "rows from the group's own end", "first_m = end_m;", "first_m = offsets[group + 1];"
+    ),
+    # Tiles of a group.
+    Mutation(TMA, "tiles from the first group on", "index - first_tile;", "index;"),
+    Mutation(TMA, "a group's last tile left out", "end_m - first_m + BM - 1", "end_m - first_m"),
+    Mutation(
+        BY_MMA, "rows of tiles of all rows", "(M - group_m0 + BM - 1) / BM;", "(M + BM - 1) / BM;"
+    ),
+    Mutation(CLUSTERS, "a row of tiles a cluster", "row * CLUSTER_M + row_in", "row + row_in"),
+    Mutation(CLUSTERS, "tiles from the first group on", "index - first_tile;", "index;"),
+)
