@@ -40,7 +40,7 @@ NOTHING_RAN = 5
 GRACE_S = 15.0
 # With less time than this no part is begun.
 LEAST_S = 20.0
-# What a result depends on: a part that is done for other files is measured again.
+# Files that results depend on: a part that was measured with other files is measured again.
 CODE = ("autogemm", "templates", "search_spaces", "tests/gpu")
 
 

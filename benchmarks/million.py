@@ -52,7 +52,7 @@ BEGAN = datetime(2024, 1, 1, tzinfo=UTC)
 Row = dict[str, Any]
 Value = TypeVar("Value")
 
-# What a person asks. Kernel 17 and run 1 are as good as any.
+# Questions of a person. Kernel 17 and run 1 are as good as any.
 QUESTIONS = (
     "best",
     "best --gpu h100 --size 4096x4096x4096",
@@ -74,7 +74,7 @@ QUESTIONS = (
     "sql 'SELECT min(time_us) FROM run_trials WHERE run_id = 7'",
 )
 
-# What reads all rows: processor time and memory of the command as typed.
+# Commands that read all rows: processor time and memory of the command as typed.
 WHOLE = (
     "db list --json",
     "db list --csv",

@@ -98,7 +98,7 @@ def in_child(tree: Path, log: Path, most_seconds: float, act: Callable[[], int])
             status = os.waitstatus_to_exitcode(value)
         else:
             time.sleep(0.02)
-    # What the tests started and left goes too; its group is ours.
+    # Processes that the tests left are ended too; their group is ours.
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     if status is None:

@@ -102,8 +102,8 @@ LAW = (
     "is a multiple of 64, one of 8 and one any number, odd ones too; shapes of the suite and "
     "products of more than 8192 x 8192 x 4096 multiply-adds are drawn again"
 )
-# What a shape takes beside its search: everything but the finals, then launches of the finals, in
-# which each contestant is timed and compared, at about this speed.
+# Time of a shape beside its search: a fixed part, and launches of the finals, in which each
+# contestant is timed and compared, at about this speed.
 FIXED_S = 4.0
 FINALS_LAUNCHES = 500
 FLOP_PER_S = {True: 40e12, False: 250e12}

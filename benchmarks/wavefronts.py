@@ -29,7 +29,7 @@ SHARED_STORES = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"
 ASYNC_STORES = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"
 GLOBAL_LOADS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 GLOBAL_STORES = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
-# What the emulator calls it -> the counters whose sum it predicts.
+# The emulator's name of an access -> the counters whose sum it predicts.
 COUNTERS = {
     ("shared", "load"): (SHARED_LOADS,),
     ("shared", "store"): (SHARED_STORES, ASYNC_STORES),

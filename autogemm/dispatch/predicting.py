@@ -25,8 +25,8 @@ from autogemm.space import Family, derive_values, expected_time
 # takes does not grow with the database.
 MOST_SIZES = 64
 MOST_WINNERS = 16
-# Of the process: its length in standard deviations of a feature, and the variance of noise as a
-# share of its own. Chosen on the sizes of benchmarks/results/left_out_recorded.txt.
+# The process's length in standard deviations of a feature, and the variance of noise as a share of
+# its own. Chosen on the sizes of benchmarks/results/left_out_recorded.txt.
 LENGTH = 0.7
 NOISE = 0.2
 

@@ -75,10 +75,10 @@ VERIFYING_RUNS = (
     RunOptions(data=Data.REALS, seed=1, late_copies=False, resident_blocks=8),
 )
 
-# What shows a variable that is read before it is written, unless it hides in the zero that GCC
-# gives to bool, in the even number to counts and parities, in a finite float that beta = 0 takes
-# away: all ones are NaN, true, odd and -1; 0x3d is large, true, odd and above zero, and a float so
-# small (0.046) that emulated FP32 does not give way to plain FP32, which would read anew.
+# Bytes that show a variable that is read before it is written, unless it hides in the zero that
+# GCC gives to bool, in the even number to counts and parities, in a finite float that beta = 0
+# takes away: all ones are NaN, true, odd and -1; 0x3d is large, true, odd and above zero, and a
+# float so small (0.046) that emulated FP32 does not give way to plain FP32, which would read anew.
 UNSET_RUNS = (
     RunOptions(mode=Mode.UNSET, stack_fill=0xFF),
     RunOptions(mode=Mode.UNSET, stack_fill=0x3D, late_copies=False),

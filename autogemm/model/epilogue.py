@@ -25,7 +25,7 @@ from autogemm.support.errors import EpilogueError
 
 # The plain GEMM, which needs no expression.
 PLAIN_TEXT = "alpha * acc + beta * c[m, n]"
-# What an expression may read beside inputs of its own, and the index that each has.
+# Names that an expression may read beside its own inputs, and the index that each has.
 BUILT_IN: Mapping[str, str] = {"acc": "", "alpha": "", "beta": "", "c": "m, n"}
 INPUT_TYPES = (Element.F32, Element.BF16, Element.F16)
 MAX_INPUTS = 8

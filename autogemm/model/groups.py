@@ -127,7 +127,7 @@ def _spread_rows(groups: Groups, total: int) -> tuple[int, ...]:
     whole = math.fsum(weights)
     shares = [total * weight / whole for weight in weights]
     rows = [math.floor(share) for share in shares]
-    # Of equal remainders the first groups get one: 10 rows over 4 groups are 3, 3, 2, 2.
+    # Where remainders are equal, the first groups get one: 10 rows over 4 groups are 3, 3, 2, 2.
     by_remainder = sorted(range(groups.count), key=lambda group: rows[group] - shares[group])
     for group in by_remainder[: total - sum(rows)]:
         rows[group] += 1

@@ -42,7 +42,7 @@ def products_of(a: Any, allow_emulation: bool) -> Products:
     return Products.TF32 if _precision("cuda", "matmul") == "tf32" else Products.EXACT
 
 
-# What each operator does. On the CPU it is refused, as by `autogemm.gemm` ever since.
+# Implementations of the operators. CPU tensors are refused, as by `autogemm.gemm`.
 
 
 def _gemm(a: Any, b: Any, c: Any = None, *settings: Any) -> Any:

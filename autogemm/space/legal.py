@@ -59,7 +59,7 @@ class Radix:
     def digits(self, keys: Keys, position: int) -> Keys:
         """Index into the values of the parameter at ``position``, for every key."""
         quotients = keys // self.strides[position]
-        # What % would give; NumPy divides by a constant far faster than it takes remainders.
+        # The same as %; NumPy divides by a constant far faster than it takes remainders.
         return quotients - quotients // self.sizes[position] * self.sizes[position]
 
     def values(self, keys: Keys, position: int) -> Column:

@@ -26,7 +26,7 @@ from autogemm.support.resources import data_folder
 PARTS_HINT = "parts are macros in parts/ROLE/NAME.cu.jinja: import one and pass its arguments"
 # The longest that ships has 17,000.
 MAX_TEMPLATE_CHARS = 2**20
-# What a template can raise that is wrong: Jinja's own errors, and Python's of an expression.
+# Errors that a wrong template raises: Jinja's own, and Python's from its expressions.
 _OF_A_TEMPLATE = (
     *(TemplateError, SyntaxError, TypeError, ValueError, ArithmeticError, LookupError),
     *(RecursionError, MemoryError),

@@ -207,7 +207,7 @@ class Host:
             *(ArgumentKind.GROUPS, ArgumentKind.MATRIX),
         )
         fields = [argument.name for kind in kinds for argument in self.exported.of_kind(kind)]
-        # What it decides is the same wherever the rows of groups begin.
+        # The decision is the same wherever the rows of groups begin.
         fields = [name for name in fields if name != OFFSETS]
         return ", ".join((values or {}).get(name, name) for name in fields)
 

@@ -371,7 +371,7 @@ uint32_t shadow_product_done(const Product& product, const Thread& lane_0, uint6
     return last.clock++;
 }
 
-// Who has waited for a product knows that all warps of its group are done with it.
+// A thread that has waited for a product is ordered behind all warps of its group.
 void shadow_knows_products(const Thread& lane_0, const uint32_t* done) {
     knows_other_warps = true;
     for (uint32_t lane = 0; lane < 32; ++lane) {

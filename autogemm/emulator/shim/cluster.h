@@ -38,7 +38,7 @@ inline void complete_cluster_barrier() {
     }
 }
 
-// Who has left is not waited for.
+// A block that has left is not waited for.
 void leave_cluster_barrier() {
     ClusterBarrier& barrier = cluster_barrier();
     --barrier.num_living;
@@ -192,7 +192,7 @@ inline void run_clusters(std::vector<uint32_t> waiting) {
                 lose_bulk_copies(running);
             }
         }
-        // Who looks for a flag waits, perhaps for a block that waits for a copy.
+        // A thread that polls a flag waits, perhaps for a block that waits for a copy.
         if (!some_did_more_than_look && !land_a_bulk_copy() && !some_ran) {
             report_deadlock();
         }

@@ -1,6 +1,6 @@
 // The part of CUDA C++ that emitted kernels use, for g++. Included before the kernel's own text.
 //
-// What must be told apart per thread (its index, a barrier, a shuffle) is a call into runtime.cpp.
+// Operations that differ per thread (its index, a barrier, a shuffle) are calls into emulator.cpp.
 // Those calls are out of line, so that their return address is in the kernel's text and names its
 // line. There are no includes of the system here: a kernel compiles in a fraction of a second.
 #pragma once
@@ -82,8 +82,8 @@ __attribute__((const)) uint3 block_index();
 __attribute__((const)) uint3 block_extent();
 __attribute__((const)) uint3 grid_extent();
 
-// What a whole warp does: loads matrices (ldmatrix), stores them (stmatrix), multiplies (mma.sync, by element
-// type and depth), starts products of its warpgroup (wgmma) and waits for them.
+// Operations of a whole warp: it loads matrices (ldmatrix), stores them (stmatrix), multiplies
+// (mma.sync, by element type and depth), starts products of its warpgroup (wgmma), waits for them.
 enum class Tensor : unsigned {
     kLoad,
     kLoadTransposed,

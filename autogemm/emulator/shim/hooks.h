@@ -1,4 +1,4 @@
-// What -fsanitize=thread and -fsanitize=bounds call in the kernel, instead of the sanitizers' own.
+// Functions that code under -fsanitize=thread and -fsanitize=bounds calls, in place of libtsan's.
 #pragma once
 
 #include "check_cluster.h"

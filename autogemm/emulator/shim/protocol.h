@@ -1,4 +1,4 @@
-// What Python and the emulator process tell each other, in one file that both map into memory.
+// Messages between Python and the emulator process, in one file that both map into memory.
 // exchange.py repeats these structures for ctypes; both sides check kMagic and the size.
 #pragma once
 
@@ -53,7 +53,7 @@ enum class Kind : uint32_t {
     kWrittenTwice,
 };
 
-// What is wrong with the use of a barrier: in Finding::size.
+// Kinds of misuse of a barrier, kept in Finding::size.
 enum class Misuse : uint32_t {
     kNotInitialised,
     kNotFenced,

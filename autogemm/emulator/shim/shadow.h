@@ -205,7 +205,7 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
     }
     // A store never goes with another store, even where both are volatile: one of them is lost.
     const bool may_overlap = touch.atomic && touch.read;
-    // What a bulk copy brought was complete for threads that waited for it.
+    // Data of a bulk copy was complete for threads that waited for it.
     const bool was_brought = touch.write && (word.writer.thread & kThreadMask) >= num_threads;
     if (!is_ordered(word.writer, floor, may_overlap, was_brought) &&
         !(touch.write && has_seen(word, floor))) {

@@ -49,7 +49,7 @@ unsigned half_of_float(float value) {
 
 constexpr uint32_t kWholeWarp = 0xffffffff;
 
-// What one lane brings: registers of A, B and the accumulator, or the address of a row.
+// One lane's operands: registers of A, B and the accumulator, or the address of a row.
 struct LaneOperands {
     float* d;
     const unsigned *a, *b;

@@ -196,7 +196,7 @@ inline uint64_t caller(void* return_address) {
     return reinterpret_cast<uint64_t>(return_address);
 }
 
-// What a thread of this block may know of: its threads and its mbarriers.
+// The clocks of a block: one for each thread and each mbarrier.
 inline uint32_t num_clocks() {
     return num_threads + static_cast<uint32_t>(block->mbarriers.size());
 }

@@ -1,4 +1,4 @@
-// What one thread, block or barrier knows to have happened: vector clocks, block by block.
+// Events that happened before the present of a thread, block or barrier: vector clocks per block.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace autogemm_emulator {
 
 inline uint32_t num_threads;  // of each block of the launch that runs
 
-// What is known of one block: its accesses before an epoch, and each thread's up to a clock. Behind
+// Known events of one block: its accesses before an epoch, and each thread's up to a clock. Behind
 // the threads come the block's mbarriers, which write for the bulk copies that they count; no epoch
 // ends with these.
 struct Knowledge {

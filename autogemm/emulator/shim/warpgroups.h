@@ -38,7 +38,7 @@ struct ProductGroup {
     bool done;
 };
 
-// What a warp's products are at. Lane 0 speaks for all.
+// State of a warp's products, kept for lane 0.
 struct WarpProducts {
     std::vector<Product> open;
     std::vector<ProductGroup> groups;  // that this warp has not waited for
@@ -236,7 +236,7 @@ inline void finish_products(const Thread& lane_0, uint32_t end, uint64_t pc) {
                 multiply(group.products[j], first_row(lane_0));
             }
             const Product& product = group.products[j];
-            // What lanes loaded to registers was there when the product began.
+            // Values that lanes loaded to registers were there when the product began.
             std::copy(product.issued.begin(), product.issued.end(), products.done);
             products.done[31] = shadow_product_done(product, lane_0, pc);
         }

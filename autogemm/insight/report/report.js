@@ -511,7 +511,7 @@
   function start() {
     ["d3", "plot"].forEach((name) => document.head.append(
       make("script", { textContent: document.getElementById(name).textContent })));
-    // What is far down is drawn when it comes near.
+    // Charts far down the page are drawn when they come near.
     const watcher = new IntersectionObserver((entries) => {
       for (const entry of entries) {
         if (entry.isIntersecting) {
