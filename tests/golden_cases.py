@@ -405,6 +405,37 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "e4m3",
+        Problem(4096, 4096, 4096, Layout.NT, DType.E4M3),
+        {"BN": 128, "WN": 128, "CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "after"}
+        | {"STAGES": 6, "PROMOTE": 128},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e4m3_overlapped",
+        Problem(4096, 4096, 4096, Layout.NT, DType.E4M3),
+        {"CLUSTER_M": 1, "GROUP_M": 16, "PROMOTE": 0},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e4m3_f32_split",
+        Problem(64, 4096, 4096, Layout.NT, DType.E4M3_F32),
+        {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2}
+        | {"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "PROMOTE": 256},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e5m2_f16_pingpong",
+        Problem(8192, 8192, 8192, Layout.NT, DType.E5M2_F16),
+        {"BM": 64, "BN": 128, "WM": 64, "WN": 128, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after", "STAGES": 6, "PROMOTE": 128},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "bf16_serpentine",
         tensor(8192, DType.BF16),
         {"BN": 192, "WM": 128, "WN": 192, "SCHEDULE": "pingpong", "BOX_M": 16}

@@ -110,7 +110,7 @@ def _pattern(text: str, emitted: Emitted) -> str:
     """Return the expression that a wrapper's body must match whole."""
     accumulators = re.search(r"float \(&d\)\[(\d+)\]", emitted.text)
     count = int(accumulators[1]) if accumulators else 0
-    element = re.search(r"(?:^|_)(bf16|f16|tf32)_", emitted.name)
+    element = re.search(r"(?:^|_)(bf16|f16|tf32|e4m3|e5m2)_", emitted.name)
     # Whether an operand of wgmma is stored across k.
     across_a, across_b = (int(major == "m") for major in emitted.name[-2:])
     named = {

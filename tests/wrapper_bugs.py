@@ -118,6 +118,7 @@ BASES: dict[str, Golden | Handwritten] = {
     "wgmma f16": Golden("gemm_wgmma_f16_pingpong", (tensor(512, 512, 512, DType.F16, Layout.NT),)),
     "wgmma tf32": Golden("gemm_wgmma_tf32", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma tf32 packed": Golden("gemm_wgmma_tf32_packed_b", (tensor(512, 512, 512, DType.TF32),)),
+    "wgmma e4m3": Golden("gemm_wgmma_e4m3", (tensor(512, 512, 512, DType.E4M3, Layout.NT),)),
     "wgmma split": Golden("gemm_wgmma_bf16_split", (tensor(64, 512, 1024, DType.BF16),)),
     "emulated wgmma": Golden("sgemm_emulated_wgmma_f16x3", (Problem(512, 512, 512),)),
     "cluster": Handwritten("cluster"),
@@ -357,6 +358,8 @@ BUGS: tuple[Bug, ...] = (
     Bug("wgmma f16", "wgmma_f16_kk", "read as bf16", ".f16.f16 ", ".bf16.bf16 "),
     exchanged("wgmma tf32", "wgmma_tf32_rk", "registers of A exchanged", '"r"(a[1])', '"r"(a[2])'),
     exchanged("wgmma tf32 packed", "wgmma_tf32_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
+    exchanged("wgmma e4m3", "wgmma_e4m3_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
+    Bug("wgmma e4m3", "wgmma_e4m3_kk", "read as e5m2", ".e4m3.e4m3 ", ".e5m2.e5m2 "),
     Bug("wgmma", "give_up_registers", "none given up", "setmaxnreg.dec.sync.aligned.u32 40;", ""),
     Bug(
         "wgmma",

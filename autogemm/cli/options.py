@@ -131,7 +131,8 @@ def dtype_option(default: str | None = None) -> Command:
         type=click.Choice(DTYPES, case_sensitive=False),
         default=default,
         show_default=default is not None,
-        help="Element types. tf32: FP32 matrices and TF32 products; f16-f32: C is FP32.",
+        help="Element types. tf32: FP32 matrices and TF32 products; f16-f32: C is FP32; e4m3: C is "
+        "BF16.",
     )
 
 

@@ -229,8 +229,15 @@ def _fused(
 def _rounding_of_sums(problem: Problem, expected: Doubles, magnitude: Doubles) -> Doubles:
     """K products and sums, alpha, beta and the last sum, each rounding once: Higham, Accuracy and
     Stability of Numerical Algorithms, 2002, section 3.1, whatever the order of the sums.
+
+    Where tensor cores keep fewer bits, each product and each step's sum is cut off at the last.
     """
-    return np.where(np.isfinite(expected), (problem.k + 3) * 2.0**-24 * magnitude, 0.0)
+    element = problem.dtype.ab
+    relative = (problem.k + 3) * 2.0**-24
+    if element.size_bytes == 1:
+        steps = -(-problem.k // element.products_per_step)
+        relative += (problem.k + 2 * steps) * 2.0**-element.accum_fraction_bits
+    return np.where(np.isfinite(expected), relative * magnitude, 0.0)
 
 
 def _extra(rng: np.random.Generator, extra: Extra, dtype: DType, data: Data) -> Floats:
@@ -378,7 +385,9 @@ def _matrix(
 def _is_exact(problem: Problem, magnitude: float) -> bool:
     """Return whether sums of multiples of 1/4 stay below 2^24 such steps."""
     quarters = all(x * 4 == int(x * 4) for x in (problem.alpha, problem.beta))
-    return quarters and magnitude * 4 < 2**22
+    # What tensor cores add has as many bits; integers of A and B are 3 at most.
+    has_room = 9 * problem.k < 2.0 ** (problem.dtype.ab.accum_fraction_bits + 1)
+    return quarters and magnitude * 4 < 2**22 and has_room
 
 
 def _stored(matrices: Floats, group_rows: int, stride: int, element: Element) -> Stored:

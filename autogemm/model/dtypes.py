@@ -17,6 +17,9 @@ class ElementRow:
 
     Values are binary floating point as in IEEE 754: a sign, ``exponent_bits``, ``fraction_bits``;
     subnormal numbers, infinities and NaN. They are the upper bits of ``size_bytes`` in memory.
+    Where ``has_infinity`` is false, the largest exponent is one of numbers too, and only all bits
+    set are NaN, which is also what is too large (E4M3 of Micikevicius et al., FP8 Formats for Deep
+    Learning, arXiv:2209.05433, 2022).
     """
 
     label: str
@@ -25,6 +28,11 @@ class ElementRow:
     fraction_bits: int
     # A quiet NaN that no arithmetic produces, by which it is seen that nothing was written.
     canary_bits: int
+    has_infinity: bool = True
+    # Bits of the fraction to which tensor cores align the terms of a sum, and cut it off; products
+    # that they add in one step, at least.
+    accum_fraction_bits: int = 23
+    products_per_step: int = 4
 
     # In emitted kernels; 16-bit elements are their bits there, so that a kernel needs no header.
     c_name: str
@@ -38,6 +46,8 @@ class ElementRow:
     # cudaDataType_t; cublasComputeType_t for products of them, summed in FP32.
     cuda_data_type: int
     cublas_compute_type: int = 68
+    # Whether cublasGemmEx multiplies it; cuBLASLt proposes what it has.
+    has_gemm_ex: bool = True
     # CUtensorMapDataType of cuda.h: CU_TENSOR_MAP_DATA_TYPE_ without the prefix, and the number.
     tensor_map_type: str
     tensor_map_number: int
@@ -82,6 +92,24 @@ class Element(ElementRow, Enum):
         tensor_map_type="FLOAT16", tensor_map_number=6,
         array_name="float16", dlpack=(2, 16), t1_type="half",
     )  # fmt: skip
+    # 13 bits, 32 products: DeepSeek-V3 (arXiv:2412.19437, section 3.5.2), SageAttention2
+    # (arXiv:2411.10958, section 3.2); not measured by this project yet (decision 0090).
+    E4M3 = ElementRow(
+        label="e4m3", size_bytes=1, exponent_bits=4, fraction_bits=3, canary_bits=0xFF,
+        has_infinity=False, accum_fraction_bits=13, products_per_step=32,
+        c_name="unsigned char", host_type="__nv_fp8_e4m3", host_header="cuda_fp8.h",
+        host_bits="bits_of_fp8", export_function="autogemm_gemm_e4m3", cuda_data_type=28,
+        has_gemm_ex=False, tensor_map_type="UINT8", tensor_map_number=0,
+        array_name="float8_e4m3fn", dlpack=(10, 8),
+    )  # fmt: skip
+    E5M2 = ElementRow(
+        label="e5m2", size_bytes=1, exponent_bits=5, fraction_bits=2, canary_bits=0xFE,
+        accum_fraction_bits=13, products_per_step=32,
+        c_name="unsigned char", host_type="__nv_fp8_e5m2", host_header="cuda_fp8.h",
+        host_bits="bits_of_fp8", export_function="autogemm_gemm_e5m2", cuda_data_type=29,
+        has_gemm_ex=False, tensor_map_type="UINT8", tensor_map_number=0,
+        array_name="float8_e5m2", dlpack=(12, 8),
+    )  # fmt: skip
 
     def __new__(cls, row: ElementRow) -> Self:
         """Make the label the member's value."""
@@ -107,8 +135,13 @@ class Element(ElementRow, Enum):
 
     @property
     def exponent_bias(self) -> int:
-        """The number that is added to an exponent to store it; also the largest exponent."""
+        """The number that is added to an exponent to store it."""
         return (1 << (self.exponent_bits - 1)) - 1
+
+    @property
+    def largest_exponent(self) -> int:
+        """The exponent of the largest number."""
+        return self.exponent_bias + (0 if self.has_infinity else 1)
 
     @property
     def least_exponent(self) -> int:
@@ -127,8 +160,11 @@ class Element(ElementRow, Enum):
 
     @property
     def format_code(self) -> int:
-        """Bytes, bits of the exponent and of the fraction in one number, for CUDA and C++."""
-        return self.size_bytes << 16 | self.exponent_bits << 8 | self.fraction_bits
+        """No infinity, bytes, bits of the exponent and of the fraction in one number, for CUDA and
+        C++.
+        """
+        flags = 0 if self.has_infinity else 1 << 24
+        return flags | self.size_bytes << 16 | self.exponent_bits << 8 | self.fraction_bits
 
 
 class DType(Enum):
@@ -143,6 +179,12 @@ class DType(Enum):
     BF16 = ("bf16", Element.BF16, Element.BF16)
     F16_F32 = ("f16-f32", Element.F16, Element.F32)
     BF16_F32 = ("bf16-f32", Element.BF16, Element.F32)
+    E4M3 = ("e4m3", Element.E4M3, Element.BF16)
+    E4M3_F16 = ("e4m3-f16", Element.E4M3, Element.F16)
+    E4M3_F32 = ("e4m3-f32", Element.E4M3, Element.F32)
+    E5M2 = ("e5m2", Element.E5M2, Element.BF16)
+    E5M2_F16 = ("e5m2-f16", Element.E5M2, Element.F16)
+    E5M2_F32 = ("e5m2-f32", Element.E5M2, Element.F32)
 
     def __init__(self, label: str, ab: Element, c: Element) -> None:
         self.label = label

@@ -16,7 +16,7 @@ Stored = npt.NDArray[Any]
 
 def rounded(values: npt.NDArray[np.floating], element: Element) -> Floats:
     """Each value rounded to the nearest of the element type, ties to even, as float32."""
-    # Too large is infinite; what is no number stays none.
+    # Too large is infinite, or none where there is no infinity; what is no number stays none.
     with np.errstate(over="ignore", invalid="ignore"):
         if element is Element.F32:
             singles: Floats = values.astype(np.float32)
@@ -26,8 +26,17 @@ def rounded(values: npt.NDArray[np.floating], element: Element) -> Floats:
     exponent = np.maximum(np.frexp(doubles)[1] - 1, element.least_exponent)
     step = exponent - element.fraction_bits
     nearest = np.ldexp(np.rint(np.ldexp(doubles, -step)), step)
-    too_large = np.abs(nearest) >= 2.0 ** (element.exponent_bias + 1)
-    held: Floats = np.where(too_large, np.copysign(np.inf, nearest), nearest).astype(np.float32)
+    if element.has_infinity:
+        beyond = np.copysign(np.inf, nearest)
+        too_large = np.abs(nearest) >= 2.0 ** (element.largest_exponent + 1)
+    else:
+        # The last fraction of the largest exponent is NaN.
+        beyond = np.full_like(nearest, np.nan)
+        last = 2.0 ** (element.largest_exponent + 1) - 2.0 ** (
+            element.largest_exponent - element.fraction_bits
+        )
+        too_large = np.abs(nearest) >= last
+    held: Floats = np.where(too_large, beyond, nearest).astype(np.float32)
     return held
 
 
@@ -46,7 +55,10 @@ def stored(values: npt.NDArray[np.floating], element: Element) -> Stored:
     infinity = ((1 << element.exponent_bits) - 1) << fraction_bits
     magnitude = np.where(size < 2.0**least, subnormal, normal)
     magnitude = np.where(np.isinf(size), infinity, magnitude)
-    magnitude = np.where(np.isnan(size), infinity | 1 << (fraction_bits - 1), magnitude)
+    no_number = infinity | 1 << (fraction_bits - 1)
+    if not element.has_infinity:
+        no_number = infinity | (1 << fraction_bits) - 1
+    magnitude = np.where(np.isnan(size), no_number, magnitude)
     sign = np.signbit(nearest).astype(np.int64) << (8 * element.size_bytes - 1)
     return (sign | magnitude).astype(stored_type(element))
 
@@ -62,8 +74,11 @@ def loaded(data: Stored, element: Element) -> Floats:
     significand = np.where(biased > 0, fraction + (1 << fraction_bits), fraction)
     exponent = np.maximum(biased, 1) - element.exponent_bias - fraction_bits
     size = np.ldexp(significand.astype(np.float64), exponent)
-    special = np.where(fraction > 0, np.nan, np.inf)
-    size = np.where(biased == (1 << element.exponent_bits) - 1, special, size)
+    is_last = biased == (1 << element.exponent_bits) - 1
+    if element.has_infinity:
+        size = np.where(is_last, np.where(fraction > 0, np.nan, np.inf), size)
+    else:
+        size = np.where(is_last & (fraction == (1 << fraction_bits) - 1), np.nan, size)
     is_negative = bits >> (8 * element.size_bytes - 1) > 0
     values: Floats = np.where(is_negative, -size, size).astype(np.float32)
     return values

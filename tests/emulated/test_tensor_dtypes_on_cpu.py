@@ -32,7 +32,12 @@ pytestmark = [
 ]
 
 OPTIONS = MeasureOptions(deadline_s=200.0, max_samples=2)
-TENSOR_DTYPES = [dtype for dtype in DType if not dtype.has_fp32_products]
+# Of 8-bit types one each: that of C is read and rounded as with 16-bit ones.
+TENSOR_DTYPES = [
+    dtype
+    for dtype in DType
+    if not dtype.has_fp32_products and (dtype.size_bytes > 1 or dtype in DType.one_each())
+]
 
 # Element types by their C++ names; what is rounded where is a word that a test may replace.
 KERNEL = """
@@ -44,6 +49,18 @@ struct bf16 {
         const unsigned u = __float_as_uint(value);
         bits = (u + NEAREST) >> 16;
     }
+};
+struct e4m3 {
+    unsigned char bits;
+    operator float() const {
+        const unsigned size = bits & 0x7f;
+        const float value = size == 0x7f ? NAN : __uint_as_float(size << 20) * 0x1p120f;
+        return bits >> 7 ? -value : value;
+    }
+};
+struct e5m2 {
+    unsigned char bits;
+    operator float() const { return __builtin_bit_cast(_Float16, (unsigned short)(bits << 8)); }
 };
 static float as_bf16(float value) { return __uint_as_float(__float_as_uint(value) & 0xffff0000u); }
 static float as_half(float value) { return (_Float16)value; }
@@ -66,7 +83,9 @@ extern "C" int gemm_kernel(int M, int N, int K, float alpha, const AB *A, int ld
 """
 NEAREST = "0x7fff + (u >> 16 & 1)"
 RIGHT = {"COLUMNS": "N", "DEPTH": "K", "INPUT": "", "ACCUMULATE": "", "NEAREST": NEAREST}
-C_NAMES = {"f32": "float", "tf32": "float", "f16": "_Float16", "bf16": "bf16"}
+C_NAMES = {"f32": "float", "tf32": "float", "f16": "_Float16", "bf16": "bf16"} | {
+    name: name for name in ("e4m3", "e5m2")
+}
 
 
 def candidate(problem: Problem, **changes: str) -> Candidate:
@@ -146,6 +165,8 @@ def test_a_right_kernel_passes(target: CudaTarget, problem: Problem, dtype: DTyp
         (DType.BF16, {"NEAREST": "0"}, "integer inputs"),
         (DType.F16, {"COLUMNS": "N + 1"}, "outside C"),
         (DType.BF16_F32, {"COLUMNS": "N + 1"}, "outside C"),
+        (DType.E4M3, {"DEPTH": "K - 1"}, "integer inputs"),
+        (DType.E5M2, {"NEAREST": "0"}, "integer inputs"),
     ],
     ids=lambda value: str(value).replace(" ", "-"),
 )

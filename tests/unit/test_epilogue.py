@@ -99,6 +99,10 @@ def test_a_second_output_is_of_cs_type_or_f32_and_of_one_product() -> None:
     wide = replace(in_bf16, epilogue=Epilogue(f"{text}; aux: f32"), ldc=9)
     assert (wide.of_output.dtype, wide.of_output.ldc) == (DType.BF16_F32, 6)
     assert wide.moved_bytes - in_bf16.moved_bytes == 8 * 6 * 2
+    # The type of A and B stays where they have 8 bits, and C more.
+    for output, dtype in (("bf16", DType.E4M3), ("f32", DType.E4M3_F32)):
+        narrow = Problem(8, 6, 16, dtype=DType.E4M3, epilogue=Epilogue(f"{text}; aux: {output}"))
+        assert narrow.of_output.dtype is dtype
     assert in_bf16.moved_bytes == 2 * (8 * 4 + 4 * 6 + 6 + 2 * 8 * 6)
     with pytest.raises(UsageError, match=r"aux\[m, n\] is f32 where dtype is f32, got bf16"):
         Problem(8, 6, 4, epilogue=Epilogue(f"{text}; aux: bf16"))

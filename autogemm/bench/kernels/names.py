@@ -21,7 +21,11 @@ WINNER = "winner"
 """The best kernel that the database has for the size on this GPU."""
 
 _BESIDE_THE_LADDER = {
-    *(baseline_of(dtype) for dtype in DType if dtype not in DType.one_each()),
+    *(
+        baseline_of(dtype)
+        for dtype in DType
+        if dtype not in DType.one_each() or dtype.size_bytes == 1
+    ),
     # FP32 from tensor cores, to compare with kernels that `tune --allow-emulation` finds.
     "triton_tf32x3",
 }

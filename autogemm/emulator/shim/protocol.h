@@ -159,7 +159,7 @@ struct Exchange {
     uint32_t trace_block;      // the block that is traced
     uint32_t num_passes;       // how often all launches run, on one workspace
     uint32_t resident_blocks;  // how many run by turns, rounded up to whole clusters
-    uint32_t word_bytes;       // 4; 2 where elements have 16 bits: what accesses are told apart by
+    uint32_t word_bytes;       // 4; 2 or 1 where elements have 16 or 8 bits: what accesses are told apart by
     uint32_t stack_fill;       // the byte that a thread's variables begin with, where nothing sets them
     uint32_t reserved;
     uint64_t first_c_offset;   // C after the first of two passes, in the exchange file

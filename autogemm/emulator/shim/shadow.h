@@ -43,9 +43,9 @@ struct Shadow {
     bool input, shared;
     bool output;               // a second output, of which each element is written once
 };
-// Memory is looked at in words of 2 or 4 bytes.
+// Memory is looked at in words of 1, 2 or 4 bytes.
 inline uint64_t word_of(uint64_t offset) {
-    return exchange->word_bytes == 4 ? offset / 4 : offset / 2;
+    return offset >> exchange->word_bytes / 2;
 }
 inline int64_t offset_of(uint64_t word) {
     return static_cast<int64_t>(word * exchange->word_bytes);

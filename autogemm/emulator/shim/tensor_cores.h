@@ -4,6 +4,9 @@
 // in the order of k, in double: without an error worth the name. The result is cut off to FP32, toward
 // zero, as on GPUs. How they align the terms of a sum before they add differs by architecture (Fasi,
 // Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330, 2021) and is not repeated here.
+//
+// That of 8-bit floats is: Hopper keeps so few bits of it that it decides what a kernel is worth
+// (aligned_sum below).
 #pragma once
 
 #include "warps.h"
@@ -23,7 +26,9 @@ float float_of(TensorElement element, unsigned bits) {
     const uint32_t aligned = fields >> fewer;
     const float scale = __builtin_bit_cast(float, (254 - bias) << 23);
     const float size = __builtin_bit_cast(float, aligned) * scale;
-    const bool is_finite = (aligned & infinity) != infinity;
+    // Without infinity, all bits set is NaN.
+    const bool is_finite = has_infinity(element) ? (aligned & infinity) != infinity
+                                                 : fields != (0x7fffffffu & ~0u << unused);
     const uint32_t value = is_finite ? __builtin_bit_cast(uint32_t, size) : aligned | 0x7f800000u;
     return __builtin_bit_cast(float, value | sign);
 }
@@ -71,6 +76,51 @@ inline float cut_off(double value) {
         return nearest;
     }
     return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, nearest) - 1);
+}
+
+// Bits of the fraction to which terms of a sum of 8-bit floats are aligned: Element.accum_fraction_bits.
+// Published, not measured by this project yet: DeepSeek-V3 (arXiv:2412.19437, section 3.5.2) found that
+// Hopper aligns products to the largest exponent, keeps 14 bits of each and truncates the rest;
+// SageAttention2 (arXiv:2411.10958) that the accumulator has 13 bits of fraction.
+constexpr int kFp8AccumFractionBits = 13;
+
+// The accumulator and the products of one instruction: each is cut off toward zero at that many bits
+// below the leading one of the largest, and so is their sum, which is exact before.
+inline float aligned_sum(float accum, const double* products, uint32_t count) {
+    const auto exponent_of = [](double value) {
+        return static_cast<int>(__builtin_bit_cast(uint64_t, value) >> 52 & 0x7ff);
+    };
+    int largest = exponent_of(accum);
+    for (uint32_t i = 0; i < count; ++i) {
+        largest = std::max(largest, exponent_of(products[i]));
+    }
+    double plain = accum;
+    if (largest == 0x7ff) {
+        for (uint32_t i = 0; i < count; ++i) {
+            plain += products[i];
+        }
+        return static_cast<float>(plain);
+    }
+    // Terms of less than 2^14 steps; no double here is subnormal, as no float and no product is.
+    const auto power_of_2 = [](int biased) {
+        return __builtin_bit_cast(double, static_cast<uint64_t>(biased) << 52);
+    };
+    if (largest <= kFp8AccumFractionBits) {
+        return accum;
+    }
+    const double step = power_of_2(largest - kFp8AccumFractionBits);
+    const double per_step = power_of_2(2046 - largest + kFp8AccumFractionBits);
+    auto steps = static_cast<int32_t>(accum * per_step);
+    for (uint32_t i = 0; i < count; ++i) {
+        steps += static_cast<int32_t>(products[i] * per_step);
+    }
+    const int32_t limit = 1 << (kFp8AccumFractionBits + 1);
+    int dropped = 0;
+    while (std::abs(steps) >> dropped >= limit) {
+        ++dropped;
+    }
+    const int32_t kept = std::abs(steps) >> dropped << dropped;
+    return static_cast<float>((steps < 0 ? -kept : kept) * step);
 }
 
 // Row-major A of 16 x depth, column-major B of depth x 8, D of 16 x 8, spread over the lanes as the PTX

@@ -1,4 +1,5 @@
 // The calls of cuBLAS that autogemm makes, column-major as there, as plain loops.
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -111,6 +112,9 @@ struct Tensor {
             memcpy(&value, &bits, 4);
             return value;
         }
+        if (type == 28 || type == 29) {
+            return of_8_bits(static_cast<uint8_t*>(data)[i]);
+        }
         const unsigned bits = static_cast<uint16_t*>(data)[i];
         if (type == 14) {
             const unsigned wide = bits << 16;
@@ -120,6 +124,21 @@ struct Tensor {
         }
         _Float16 half;
         memcpy(&half, &bits, 2);
+        return half;
+    }
+    // E4M3 has 4 bits of exponent and no infinity; E5M2 is the upper half of FP16.
+    float of_8_bits(unsigned bits) const {
+        const unsigned size = bits & 0x7f, wide = bits << 8;
+        if (type == 28) {
+            if (size == 0x7f) {
+                return NAN;
+            }
+            const int exponent = size < 8 ? 1 : size / 8;
+            const float value = ldexpf(size < 8 ? size : size % 8 + 8, exponent - 10);
+            return bits >> 7 ? -value : value;
+        }
+        _Float16 half;
+        memcpy(&half, &wide, 2);
         return half;
     }
     void set(long i, float value) const {

@@ -11,9 +11,15 @@ constexpr int NUM_FIELDS = 11;
 constexpr int MAX_THREADS = 256;
 
 // An element type is Element.format_code of autogemm/model/dtypes.py: bytes, bits of the exponent and
-// of the fraction, as in IEEE 754. Types with 8 bits of exponent are the upper bits of a float.
+// of the fraction, as in IEEE 754, unless it has no infinity. Types with 8 bits of exponent are the
+// upper bits of a float.
 __device__ int bytes_of(int type) {
-    return type >> 16;
+    return type >> 16 & 0xff;
+}
+
+// Without one the largest exponent is one of numbers, and NaN has all bits set.
+__device__ bool has_infinity(int type) {
+    return type >> 24 == 0;
 }
 
 __device__ int exponent_bits(int type) {
@@ -72,8 +78,12 @@ __device__ float float_from_bits(unsigned bits, int type) {
         const float value = static_cast<float>(size) * power_of_2(1 - bias - num_bits);
         return sign ? -value : value;
     }
+    if (!has_infinity(type) && size == sign_bit - 1) {
+        return __uint_as_float(sign | 0x7fffffffu);
+    }
     // The exponents' biases differ; infinity and NaN have the largest exponent in both.
-    const unsigned shift = size >= infinity ? 255u - (infinity >> num_bits) : 127u - bias;
+    const bool is_special = has_infinity(type) && size >= infinity;
+    const unsigned shift = is_special ? 255u - (infinity >> num_bits) : 127u - bias;
     return __uint_as_float(sign | ((size << (23 - num_bits)) + (shift << 23)));
 }
 
@@ -87,7 +97,11 @@ __device__ unsigned bits_from_float(float value, int type) {
     const unsigned infinity = sign_bit - (1u << num_bits);
     const unsigned sign = __float_as_uint(value) >> 31 ? sign_bit : 0;
     const float size = fabsf(rounded(value, type));
-    if (!(size < power_of_2(bias + 1))) {
+    // What would have all bits set, and more, is too large.
+    if (!has_infinity(type) && !(size < power_of_2(bias + 2) - power_of_2(bias + 1 - num_bits))) {
+        return sign | (sign_bit - 1);
+    }
+    if (has_infinity(type) && !(size < power_of_2(bias + 1))) {
         return sign | infinity | (value == value ? 0u : 1u << (num_bits - 1));
     }
     if (size < power_of_2(1 - bias)) {

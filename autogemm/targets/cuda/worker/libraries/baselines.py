@@ -120,6 +120,8 @@ def near_calls(known: KnownCalls | None, prepared: PreparedProblem, cublas: Cubl
     near = selection.near(library.calls())
     if not near and not prepared.problem.dtype.has_fp32_products:
         near = selection.near(library.proposals(FP32_REDUCTION, " (FP32 reduction)"))
+    if not near and not library.left_out:
+        raise DeviceError(f"cuBLAS has no call for {prepared.problem.label}")
     if not near:
         raise DeviceError(f"cuBLAS gives a wrong result here: {library.left_out[0].reason}")
     return LibraryCalls(tuple(near), tuple(library.left_out))
@@ -172,7 +174,7 @@ class _Library:
             return self._calls_of_groups()
         dtype = self._prepared_problem.problem.dtype
         gemm_ex = self._named("cuBLAS GemmEx", partial(self._cublas.gemm_ex, dtype=dtype))
-        plain = [gemm_ex]
+        plain = [gemm_ex] if dtype.ab.has_gemm_ex else []
         if dtype.has_fp32_products:
             plain = [self._named("cuBLAS SGEMM", self._cublas.sgemm), gemm_ex]
         return [*self._fused_proposals(), *plain, *self.proposals(ANY_REDUCTION)]
@@ -185,7 +187,10 @@ class _Library:
         ones: list[tuple[str, Callable[[Gemm], None]]] = []
         if dtype.has_fp32_products:
             ones.append(("cuBLAS SGEMM", cublas.sgemm))
-        ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
+        plain = []
+        if dtype.ab.has_gemm_ex:
+            plain = [self._named("cuBLAS GemmStridedBatchedEx", batched)]
+            ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
         if self._lt is not None:
             with suppress(DeviceError):
                 proposed = self._lt.algorithms(problem.one_product, MOST_LOOPED)
@@ -195,7 +200,7 @@ class _Library:
                 ]
         return [
             *self._fused_proposals(),
-            self._named("cuBLAS GemmStridedBatchedEx", batched),
+            *plain,
             *self.proposals(ANY_REDUCTION),
             *(
                 self._named(f"{name}, looped", looped(prepared.gpu, call, dtype))
@@ -210,7 +215,8 @@ class _Library:
         ones: list[tuple[str, Callable[[Gemm], None]]] = []
         if dtype.has_fp32_products:
             ones.append(("cuBLAS SGEMM", cublas.sgemm))
-        ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
+        if dtype.ab.has_gemm_ex:
+            ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
         ones += [
             (f"cuBLASLt proposal {number}", call)
             for number, call in enumerate(self._proposals_of_groups(), start=1)

@@ -22,6 +22,10 @@ products, may all have one sign; the terms, with the sign of what they were cut 
 
     |error| <= 2 u lambda (K / 4 + lambda sqrt(5/4 K)) sqrt(sum_k (a_k b_k)^2).
 
+The sums of 8-bit floats have 13 bits of fraction in place of 23, and 32 products a step
+(`Element.accum_fraction_bits`; decision 0090 has the sources). The bound is that of a kernel that
+never adds them to sums in FP32; ``--max-error`` asks for more.
+
 A and B hold numbers of their element type, so that their rounding is no error of the kernel's; C of
 16 bits is rounded once more. Decision 0022 has what this bound lets pass, and what not.
 """
@@ -41,9 +45,6 @@ from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu, Helpers, pointer
 from autogemm.targets.cuda.worker.problem.inputs import TILE, InputSet, Matrix
 from autogemm.targets.cuda.worker.problem.precision import FAILURE_PROBABILITY, chain_variance
-
-# Tensor cores add at least so many in one step.
-PRODUCTS_PER_STEP = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +302,8 @@ def rounding_allowance(problem: Problem, num_products: int | None = None) -> flo
     if problem.dtype.has_fp32_products:
         in_chain = num_products or problem.k
         return lambda_squared * Element.F32.unit_roundoff * math.sqrt(in_chain)
-    partial_sum = math.sqrt(lambda_squared)
-    truncation = 2 * Element.F32.unit_roundoff * partial_sum
-    at_random = math.sqrt(lambda_squared * (1 + 1 / PRODUCTS_PER_STEP) * problem.k)
-    return truncation * (problem.k / PRODUCTS_PER_STEP + at_random)
+    element = problem.dtype.ab
+    truncation = 2.0**-element.accum_fraction_bits * math.sqrt(lambda_squared)
+    per_step = element.products_per_step
+    at_random = math.sqrt(lambda_squared * (1 + 1 / per_step) * problem.k)
+    return truncation * (problem.k / per_step + at_random)
