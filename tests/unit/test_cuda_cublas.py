@@ -122,10 +122,16 @@ TYPES = {
     DType.F16_F32: (2, 0, 68),
     DType.BF16: (14, 14, 68),
     DType.BF16_F32: (14, 0, 68),
+    DType.E4M3: (28, 14, 68),
+    DType.E4M3_F16: (28, 2, 68),
+    DType.E4M3_F32: (28, 0, 68),
+    DType.E5M2: (29, 14, 68),
+    DType.E5M2_F16: (29, 2, 68),
+    DType.E5M2_F32: (29, 0, 68),
 }
 
 
-@pytest.mark.parametrize("dtype", list(DType), ids=str)
+@pytest.mark.parametrize("dtype", [one for one in DType if one.ab.has_gemm_ex], ids=str)
 def test_gemm_ex_is_told_the_types_of_operands_result_and_sums(
     library: Library, dtype: DType
 ) -> None:

@@ -16,7 +16,12 @@ from autogemm.support.errors import NotFoundError
 ALL = rungs(variants=True)
 
 # Libraries beside the ladder.
-BESIDE = ("cublas_bf16_f32", "cublas_f16_f32", "triton_tf32x3")
+BESIDE = (
+    *("cublas_bf16_f32", "cublas_f16_f32", "triton_tf32x3"),
+    # No kernel of the ladder takes 8 bits.
+    *("cublas_e4m3", "cublas_e4m3_f16", "cublas_e4m3_f32"),
+    *("cublas_e5m2", "cublas_e5m2_f16", "cublas_e5m2_f32"),
+)
 
 
 def config_of(rung: Rung) -> Config:
