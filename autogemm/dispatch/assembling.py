@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from autogemm.codegen import render
-from autogemm.codegen.export import Library, Part, Variant
+from autogemm.codegen.export import LIBRARY_DTYPES, Library, Part, Variant
 from autogemm.dispatch.learning import Learned, by_merit, learn
 from autogemm.dispatch.legal import NearestLegal
 from autogemm.dispatch.table import Table, common_table, tuned_sizes
@@ -38,7 +38,7 @@ def assembled(  # noqa: PLR0913  # keywords, but for the first three
     how many there are, and passes them on. Raises NotFoundError without any result.
     """
     nearest_legal = NearestLegal(families, device)
-    made = (_part(runs, nearest_legal, dtype, layouts, watch) for dtype in dtypes or DType)
+    made = (_part(runs, nearest_legal, dtype, layouts, watch) for dtype in dtypes or LIBRARY_DTYPES)
     parts = tuple(part for part in made if part is not None)
     if not parts:
         asked = f" for {', '.join(map(str, dtypes))}" if dtypes else ""

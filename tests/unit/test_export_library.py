@@ -17,7 +17,7 @@ from store_samples import H100, SPEC, T4, entry, finals, new_store
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
 from autogemm.codegen import render
-from autogemm.codegen.export import Library, Part, export_library, extract_kernel
+from autogemm.codegen.export import LIBRARY_DTYPES, Library, Part, export_library, extract_kernel
 from autogemm.codegen.export.rules import rule_text
 from autogemm.dispatch import NearestLegal, assembled
 from autogemm.dispatch.assembling import variants_of
@@ -83,7 +83,7 @@ def test_the_files_fit_together() -> None:
     declared = set(re.findall(rf"^(?:\w+\*? )+\*?{functions}", files["autogemm.h"], re.M))
     sources = [text for name, text in files.items() if name.startswith("gemm_")]
     defined = [re.findall(rf'extern "C" [\w ]+\*? ?\b{functions}', text) for text in sources]
-    assert [len(names) for names in defined] == [8] * len(DType)
+    assert [len(names) for names in defined] == [8] * len(LIBRARY_DTYPES)
     assert {name for names in defined for name in names} == declared
     empty = export_library(Library(H100, ()), WRITTEN)["autogemm.h"]
     assert empty.partition("#ifndef")[2] == files["autogemm.h"].partition("#ifndef")[2]

@@ -9,7 +9,7 @@ import pytest
 from exported_program import SHIM, compile_cublas, run_on_cpu
 from library_on_cpu import part_on_cpu, write_library
 
-from autogemm.codegen.export.library import source_name
+from autogemm.codegen.export.library import LIBRARY_DTYPES, source_name
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout
 
@@ -63,15 +63,15 @@ def test_the_self_test_passes_and_finds_a_kernel_that_is_wrong(folder: Path) -> 
         assert planted.count(good) == 1, good
         planted = planted.replace(good, bad)
     (folder / "planted.cu").write_text(planted)
-    sources = [source_name(dtype).replace("gemm_bf16.cu", "planted.cu") for dtype in DType]
+    sources = [source_name(dtype).replace("gemm_bf16.cu", "planted.cu") for dtype in LIBRARY_DTYPES]
     program = build(folder / "selftest", [*sources, "selftest.cu"], "-O0")
 
     done = run_on_cpu(program)
     assert (done.code, done.output.splitlines()[-1]) == (0, "0 failed"), done.output
     checked = re.findall(r"^(\S+): (\d+) checks, 0 failed$", done.output, re.M)
-    assert [dtype for dtype, _ in checked] == [dtype.label for dtype in DType]
+    assert [dtype for dtype, _ in checked] == [dtype.label for dtype in LIBRARY_DTYPES]
     kernels = re.findall(r"^ +(\d+)  (.*)$", done.output, re.M)
-    assert len(kernels) == 6 + len(DType)
+    assert len(kernels) == 6 + len(LIBRARY_DTYPES)
     assert all(int(runs) > 0 for runs, _ in kernels)
 
     wrong = run_on_cpu(program, BUG="1")

@@ -13,6 +13,7 @@ from autogemm.cli.rows import open_database
 from autogemm.codegen import render
 from autogemm.codegen.export import (
     BEGINNINGS,
+    LIBRARY_DTYPES,
     Names,
     export_cuda,
     export_header,
@@ -227,6 +228,9 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     families = [load_family(command.family_key)] if command.family_key else default_families()
     layouts = [Layout(query.layout)] if query.layout else None
     dtypes = [DType.parse(query.dtype)] if query.dtype else None
+    if dtypes and dtypes[0] not in LIBRARY_DTYPES:
+        known = ", ".join(map(str, LIBRARY_DTYPES))
+        raise UsageError(f"--library has functions for {known}: leave out --dtype {query.dtype}")
     library = assembled(
         *(runs, families, _device(runs)),
         layouts=layouts,

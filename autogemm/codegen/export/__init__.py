@@ -1,6 +1,6 @@
 """Kernels as files for others: a standalone CUDA file, or a C++ library of many kernels."""
 
-from autogemm.codegen.export.library import Library, Part, Variant, export_library
+from autogemm.codegen.export.library import LIBRARY_DTYPES, Library, Part, Variant, export_library
 from autogemm.codegen.export.names import Names
 from autogemm.codegen.export.standalone import (
     BEGINNINGS,
@@ -14,6 +14,7 @@ from autogemm.codegen.export.standalone import (
 
 __all__ = [
     "BEGINNINGS",
+    "LIBRARY_DTYPES",
     "Library",
     "Names",
     "Part",

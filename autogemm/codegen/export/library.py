@@ -67,6 +67,10 @@ class Variant:
     """The difference to the config's other variants, in a few words."""
 
 
+LIBRARY_DTYPES: tuple[DType, ...] = tuple(dtype for dtype in DType if dtype.ab.size_bytes > 1)
+"""The dtypes that a library has functions for: 8-bit floats have no fallback for all layouts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """The kernels for one dtype.
@@ -114,7 +118,9 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
     _require_plain_arguments(library)
     parts = {part.dtype: part for part in library.parts}
     first_line = f"{WRITTEN_BY}{__version__} on {written.isoformat()}."
-    sources = {dtype: _source_context(dtype, parts.get(dtype), library.device) for dtype in DType}
+    sources = {
+        dtype: _source_context(dtype, parts.get(dtype), library.device) for dtype in LIBRARY_DTYPES
+    }
     suffixes = [str(one["arch_suffix"]) for each in sources.values() for one in _variants(each)]
     shared = {
         "first_line": first_line,
@@ -124,7 +130,7 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
         "arch": library.device.arch,
         "suffix": max(suffixes, default=""),
         "dtypes": list(sources.values()),
-        "sources": [source_name(dtype) for dtype in DType],
+        "sources": [source_name(dtype) for dtype in LIBRARY_DTYPES],
         "benchmarks": [benchmark_name(dtype).removesuffix(".cu") for dtype in parts],
         "sizes": _tested_sizes(library),
     }
