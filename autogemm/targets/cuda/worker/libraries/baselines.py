@@ -29,6 +29,7 @@ from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu.cublas_lt import ANY_REDUCTION, FP32_REDUCTION, CublasLt
 from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
 from autogemm.targets.cuda.worker.libraries.fused import Step, fused, pointwise
+from autogemm.targets.cuda.worker.libraries.grouped import grouped
 from autogemm.targets.cuda.worker.libraries.looped import looped
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import (
@@ -205,7 +206,9 @@ class _Library:
         ]
 
     def _calls_of_groups(self) -> list[Baseline]:
-        """Loops of a call for each group that has rows, as one graph: the host knows the rows."""
+        """One call for all groups, then loops of a call for each that has rows, as one graph: the
+        host knows the rows.
+        """
         prepared, cublas = self._prepared_problem, self._cublas
         dtype = prepared.problem.dtype
         ones: list[tuple[str, Callable[[Gemm], None]]] = []
@@ -214,8 +217,16 @@ class _Library:
         if dtype.ab.has_gemm_ex:
             ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
         ones += self._proposals_of_groups()
+        at_once = []
+        if dtype.ab.has_gemm_ex:
+            call = grouped(prepared.gpu, cublas, dtype, prepared.problem.groups.count)
+            at_once = [self._named("cuBLAS GemmGroupedBatchedEx", call)]
         return [
-            self._named(f"{name}, looped", looped(prepared.gpu, call, dtype)) for name, call in ones
+            *at_once,
+            *(
+                self._named(f"{name}, looped", looped(prepared.gpu, call, dtype))
+                for name, call in ones
+            ),
         ]
 
     def _proposed(
