@@ -38,17 +38,22 @@ def shipped_winners(query: BestQuery) -> list[Winner]:
 
 
 def shipped_rows(
-    families: Collection[str], arch: int | None = None, query: BestQuery = EVERYTHING
+    families: Collection[str],
+    arch: int | None = None,
+    query: BestQuery = EVERYTHING,
+    *,
+    same_text: bool = False,
 ) -> list[DecidedRow]:
     """The catalogue's entries whose winner is of these families, one for each GPU and problem:
     where there are several, of warm caches rather than of others, then the one furthest ahead of
     its baseline. ``arch`` is a compute capability (90): GPUs of another major one are left out.
+    With ``same_text`` only entries count whose text is the one that is emitted today.
 
     Raises ExchangeError for a broken file.
     """
     chosen: dict[tuple[str, Problem], Winner] = {}
     for one in shipped_winners(query):
-        if one.config.family not in families:
+        if one.config.family not in families or (same_text and one.text is not TimedText.THIS):
             continue
         place = (one.gpu, one.problem)
         if place not in chosen or _rank(one) > _rank(chosen[place]):
