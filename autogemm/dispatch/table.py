@@ -15,6 +15,7 @@ from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Objective, Provenance
+from autogemm.space import same_tiles
 from autogemm.store import DecidedRow
 
 # A rule needs two kernels to choose from.
@@ -198,9 +199,15 @@ def usable(sizes: Iterable[TunedSize], nearest_legal: NearestLegal) -> tuple[Tun
 def common_kernels(sizes: Sequence[TunedSize], nearest_legal: NearestLegal) -> tuple[Config, ...]:
     """Return the winners that were measured, or are not legal, at every size.
 
-    A kernel is given up at the first size that lacks it: moving kernels to where they are legal
-    takes milliseconds each.
+    A kernel is given up at the first size that lacks it, and before others at one where it is legal
+    and nothing with its tiles was timed: moving kernels to where they are legal takes tens of
+    milliseconds each.
     """
+
+    def lacks(kernel: Config, size: TunedSize) -> bool:
+        return not any(same_tiles(kernel, one) for one in size.times_us) and nearest_legal.is_legal(
+            kernel, size.problem
+        )
 
     def is_known(kernel: Config, size: TunedSize) -> bool:
         if kernel in size.times_us:
@@ -209,7 +216,8 @@ def common_kernels(sizes: Sequence[TunedSize], nearest_legal: NearestLegal) -> t
         return here is None or here in size.times_us
 
     winners = dict.fromkeys(size.winner for size in sizes)
-    return tuple(one for one in winners if all(is_known(one, size) for size in sizes))
+    kept = [one for one in winners if not any(lacks(one, size) for size in sizes)]
+    return tuple(one for one in kept if all(is_known(one, size) for size in sizes))
 
 
 def _position(size: TunedSize, kernels: tuple[Config, ...], losses: Losses) -> int:
