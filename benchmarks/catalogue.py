@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from committed import RESULTS, ROUNDS, Committed, committed, emitted, problem_of
+from committed import RESULTS, ROUNDS, Committed, committed, emitted, listed_problem
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.catalogue.winners import FILE_NAME, TimedKernel, Winner, write_winners
@@ -103,7 +103,7 @@ def without_rounds() -> Iterator[Winner | None]:
         if path.with_name(path.stem + ROUNDS).exists():
             continue
         for listed in table["rows"]:
-            problem = problem_of({"dtype": table["dtype"], **listed})
+            problem = listed_problem({"dtype": table["dtype"], **listed})
             config = as_today(listed["config"], problem, "", listed["family"])
             if config is None:
                 continue

@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from suite_shapes import problem_of
+
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.model.config import Config
@@ -44,10 +46,13 @@ class Committed:
 
 
 def emitted(values: dict[str, Any], problem: Problem, sha256: str) -> Config | None:
-    """Return the config of the family that renders exactly that text; None where none does."""
-    for family in _families(frozenset(values)):
-        config = Config.of(family.name, values)
+    """Return the config of the family that renders exactly that text; None where none does.
+
+    Parameters that are newer than the text have their defaults.
+    """
+    for family in _families():
         with suppress(AutogemmError):
+            config = family.completed(Config.of(family.name, values))
             if render(family, config, problem).sha256 == sha256:
                 return config
     return None
@@ -81,14 +86,14 @@ def _table(rounds: Path) -> dict[str, Any]:
     return table
 
 
-def problem_of(listed: dict[str, Any]) -> Problem:
+def listed_problem(listed: dict[str, Any]) -> Problem:
     """The problem of a table's row; rows of before had neither layout nor epilogue."""
     epilogue = listed.get("epilogue", "none")
-    return Problem(
-        *Problem.parse_size(listed["shape"]),
+    return problem_of(
+        listed["shape"],
         Layout(listed.get("layout", "nn")),
         DType.parse(listed["dtype"]),
-        epilogue=Epilogue.parse("" if epilogue == "none" else epilogue),
+        Epilogue.parse("" if epilogue == "none" else epilogue),
     )
 
 
@@ -99,7 +104,7 @@ def _decided(
     found: dict[str, Any],
     config_of: ConfigOf,
 ) -> DecidedRow | None:
-    problem = problem_of(listed)
+    problem = listed_problem(listed)
     contestants = found["contestants"]
     (baseline,) = (one for one in contestants if one["role"] == "baseline")
     kernels = [
@@ -146,12 +151,8 @@ def _samples(contestant: dict[str, Any], config: Config | None) -> FinalsSamples
 
 
 @cache
-def _families(names: frozenset[str]) -> tuple[Family, ...]:
-    return tuple(
-        family
-        for family in default_families(emulation=True)
-        if names == {parameter.name for parameter in family.parameters}
-    )
+def _families() -> tuple[Family, ...]:
+    return default_families(emulation=True)
 
 
 def rows_of(found: Sequence[Committed]) -> list[DecidedRow]:
