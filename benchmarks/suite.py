@@ -30,7 +30,6 @@ the same and the winner's text is what its family emits today.
 import importlib
 import json
 import math
-import re
 import shlex
 import sys
 import tempfile
@@ -46,7 +45,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from suite_shapes import NAMED, Suite, shape_of, suite_of
 from suite_shown import line, plot, table
-from suite_tables import Table, rounds_of, row_of
+from suite_tables import Table, gpu_label, rounds_of, row_of
 
 from autogemm.cli.options import seconds
 from autogemm.model.dtypes import DType
@@ -164,12 +163,6 @@ class Measuring:
 
     def _made(self) -> dict[str, str]:
         return {"date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": self.commit}
-
-
-def gpu_label(name: str) -> str:
-    """The GPU's name as files have it: h200 of NVIDIA H200."""
-    found = re.search(r"\b[A-Z]+\d+\w*\b", name)
-    return found[0].lower() if found else "gpu"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

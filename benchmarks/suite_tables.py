@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -211,3 +212,9 @@ def contestant(role: str, one: Any) -> dict[str, Any]:
         "samples_us": [float(f"{sample:.7g}") for sample in one.samples_us],
         "samples_mj": list(getattr(one, "samples_mj", ())),
     }
+
+
+def gpu_label(name: str) -> str:
+    """The GPU's name as files have it: h200 of NVIDIA H200."""
+    found = re.search(r"\b[A-Z]+\d+\w*\b", name)
+    return found[0].lower() if found else "gpu"

@@ -175,4 +175,4 @@ UNSEEN = (
     [("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100"), ("Tesla", "gpu")],
 )
 def test_a_file_has_the_gpus_name(name: str, label: str) -> None:
-    assert suite.gpu_label(name) == label
+    assert suite_tables.gpu_label(name) == label
