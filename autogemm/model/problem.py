@@ -47,8 +47,9 @@ class Problem:
     left as they are.
     A leading dimension of 0 means packed and is replaced by the number of columns stored.
     Raises UsageError for a size below 1, a leading dimension below its number of columns, matrices
-    of a batch that overlap, groups of a problem that cannot have them, and an alpha or beta that
-    the epilogue does not read.
+    of a batch that overlap, groups of a problem that cannot have them, an alpha or beta that the
+    epilogue does not read, and, where C is 32-bit integers, for an epilogue, alpha that is not 1
+    and beta that is neither 0 nor 1.
     """
 
     m: int
@@ -80,10 +81,26 @@ class Problem:
                 )
             object.__setattr__(self, name, stride)
         object.__setattr__(self, "batch", self.batch.completed(self.own_rows))
+        if self.dtype.has_exact_sums:
+            self._check_exact_sums()
         if not self.epilogue.is_plain:
             self._check_epilogue()
         if not self.groups.is_none:
             self._check_groups()
+
+    def _check_exact_sums(self) -> None:
+        """As in cuBLAS, integers in C are sums as they are, or added to what C held."""
+        others = f"{self.dtype}-f32, {self.dtype}-bf16 or {self.dtype}-f16"
+        if not self.epilogue.is_plain:
+            raise UsageError(
+                f"C of {self.dtype} is sums as they are, in 32-bit integers: for the epilogue "
+                f"{self.epilogue} use {others}"
+            )
+        if self.alpha != 1.0 or self.beta not in {0.0, 1.0}:
+            raise UsageError(
+                f"C of {self.dtype} is sums as they are, in 32-bit integers: alpha must be 1 and "
+                f"beta 0 or 1, got {self.alpha:g} and {self.beta:g}; for scaled sums use {others}"
+            )
 
     def _check_groups(self) -> None:
         if self.layout.trans_a:
