@@ -94,8 +94,7 @@ EXTREME_RUNS = (
 TRACE_CAPACITY = 1 << 22
 
 
-# A beta for a problem whose own is 0, where both paths through the epilogue are to be run; 1 where C
-# is 32-bit integers.
+# A beta for a problem whose own is 0, where both paths through the epilogue are to be run.
 OTHER_BETA = 0.5
 
 
@@ -118,8 +117,8 @@ class Verifying:
         Blocks run by turns only where they can meet, in a workspace.
         """
         all_odd = problem.lda % 2 and problem.ldb % 2 and problem.ldc % 2
-        other_beta = 1.0 if problem.dtype.has_exact_sums else OTHER_BETA
-        other = problem.with_factors(problem.alpha, 0.0 if problem.beta else other_beta)
+        other_beta = 0.0 if problem.beta else OTHER_BETA
+        other = problem.with_factors(*problem.dtype.legal_factors(problem.alpha, other_beta))
         for options in (*VERIFYING_RUNS, *(EXTREME_RUNS if self.extremes else ())):
             how = replace(
                 options,

@@ -173,7 +173,9 @@ class Element(ElementRow, Enum):
 
     @property
     def half_step_exponent(self) -> int:
-        """Exponent of `half_step`, the largest error of rounding a subnormal number."""
+        """Exponent of `half_step`, the largest error of rounding a subnormal number, or an integer."""
+        if self.is_integer:
+            return -1
         return self.least_exponent - self.fraction_bits - 1
 
     @property
@@ -235,6 +237,32 @@ class DType(Enum):
     def has_exact_sums(self) -> bool:
         """Whether C is the sums of integers as they are: no rounding, and no scaling."""
         return self.c.is_integer
+
+    def legal_factors(self, alpha: float, beta: float) -> tuple[float, float]:
+        """Alpha and beta, or those that stand in for them where C is sums as they are."""
+        return (1.0, float(beta != 0.0)) if self.has_exact_sums else (alpha, beta)
+
+    def require_factors(self, alpha: float, beta: float) -> None:
+        """As in cuBLAS, integers in C are sums as they are, or added to what C held. Raises
+        UsageError for an alpha that is not 1 and a beta that is neither 0 nor 1.
+        """
+        if self.has_exact_sums and (alpha, beta) != self.legal_factors(alpha, beta):
+            raise UsageError(
+                f"C of {self} is sums as they are, in 32-bit integers: alpha must be 1 and beta 0 "
+                f"or 1, got {alpha:g} and {beta:g}; for scaled sums use {self.scaled}"
+            )
+
+    @property
+    def scaled(self) -> str:
+        """The names of the dtypes with the same operands and a C of floats."""
+        return ", ".join(
+            one.label for one in DType if one.ab is self.ab and not one.has_exact_sums
+        )
+
+    @property
+    def has_gemm_ex(self) -> bool:
+        """Whether cublasGemmEx multiplies it: of integers with sums of 32 bits or in FP32."""
+        return self.ab.has_gemm_ex and not (self.ab.is_integer and self.c.size_bytes < 4)
 
     @property
     def cublas_compute_type(self) -> int:

@@ -89,18 +89,12 @@ class Problem:
             self._check_groups()
 
     def _check_exact_sums(self) -> None:
-        """As in cuBLAS, integers in C are sums as they are, or added to what C held."""
-        others = f"{self.dtype}-f32, {self.dtype}-bf16 or {self.dtype}-f16"
         if not self.epilogue.is_plain:
             raise UsageError(
                 f"C of {self.dtype} is sums as they are, in 32-bit integers: for the epilogue "
-                f"{self.epilogue} use {others}"
+                f"{self.epilogue} use {self.dtype.scaled}"
             )
-        if self.alpha != 1.0 or self.beta not in {0.0, 1.0}:
-            raise UsageError(
-                f"C of {self.dtype} is sums as they are, in 32-bit integers: alpha must be 1 and "
-                f"beta 0 or 1, got {self.alpha:g} and {self.beta:g}; for scaled sums use {others}"
-            )
+        self.dtype.require_factors(self.alpha, self.beta)
 
     def _check_groups(self) -> None:
         if self.layout.trans_a:

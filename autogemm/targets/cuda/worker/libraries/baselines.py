@@ -174,7 +174,7 @@ class _Library:
             return self._calls_of_groups()
         dtype = self._prepared_problem.problem.dtype
         gemm_ex = self._named("cuBLAS GemmEx", partial(self._cublas.gemm_ex, dtype=dtype))
-        plain = [gemm_ex] if dtype.ab.has_gemm_ex else []
+        plain = [gemm_ex] if dtype.has_gemm_ex else []
         if dtype.has_fp32_products:
             plain = [self._named("cuBLAS SGEMM", self._cublas.sgemm), gemm_ex]
         return [*self._fused_proposals(), *plain, *self.proposals(ANY_REDUCTION)]
@@ -188,7 +188,7 @@ class _Library:
         if dtype.has_fp32_products:
             ones.append(("cuBLAS SGEMM", cublas.sgemm))
         plain = []
-        if dtype.ab.has_gemm_ex:
+        if dtype.has_gemm_ex:
             plain = [self._named("cuBLAS GemmStridedBatchedEx", batched)]
             ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
         if self._lt is not None:
@@ -215,7 +215,7 @@ class _Library:
         ones: list[tuple[str, Callable[[Gemm], None]]] = []
         if dtype.has_fp32_products:
             ones.append(("cuBLAS SGEMM", cublas.sgemm))
-        if dtype.ab.has_gemm_ex:
+        if dtype.has_gemm_ex:
             ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
         ones += [
             (f"cuBLASLt proposal {number}", call)
