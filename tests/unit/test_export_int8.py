@@ -97,9 +97,8 @@ def test_wrong_sums_are_told(whole: Path, bug: str, wrong: list[str]) -> None:
     assert run.code == (1 if wrong else 0)
 
 
-@pytest.mark.parametrize("dtype", [DType.I8_F32, DType.I8_BF16], ids=str)
-def test_scaled_sums_are_right(tmp_path: Path, dtype: DType) -> None:
-    problem = Problem(9, 7, 2080, Layout.NT, dtype, alpha=0.5, beta=-1.5)
+def test_scaled_sums_are_right(tmp_path: Path) -> None:
+    problem = Problem(9, 7, 2080, Layout.NT, DType.I8_BF16, alpha=0.5, beta=-1.5)
     assert run_on_cpu(program(tmp_path, problem), "--rounds", 0).code == 0
 
 
