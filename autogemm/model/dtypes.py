@@ -10,7 +10,6 @@ from typing import Self
 
 from autogemm.support.errors import UsageError
 
-
 # CUBLAS_COMPUTE_32I.
 COMPUTE_32I = 72
 
@@ -173,7 +172,7 @@ class Element(ElementRow, Enum):
 
     @property
     def half_step_exponent(self) -> int:
-        """Exponent of `half_step`, the largest error of rounding a subnormal number, or an integer."""
+        """Exponent of `half_step`, the largest error of rounding subnormal numbers and integers."""
         if self.is_integer:
             return -1
         return self.least_exponent - self.fraction_bits - 1
@@ -255,9 +254,7 @@ class DType(Enum):
     @property
     def scaled(self) -> str:
         """The names of the dtypes with the same operands and a C of floats."""
-        return ", ".join(
-            one.label for one in DType if one.ab is self.ab and not one.has_exact_sums
-        )
+        return ", ".join(one.label for one in DType if one.ab is self.ab and not one.has_exact_sums)
 
     @property
     def has_gemm_ex(self) -> bool:

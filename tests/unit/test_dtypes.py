@@ -18,7 +18,6 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import baseline_of
 from autogemm.support.errors import EmptySpaceError, UsageError
 
-
 FLOATS = [one for one in Element if not one.is_integer]
 INTEGERS = [one for one in Element if one.is_integer]
 
@@ -131,10 +130,10 @@ def test_integers_are_stored_as_by_numpy(element: Element) -> None:
 def test_integers_are_sums_as_they_are() -> None:
     problem = Problem(8, 8, 8, dtype=DType.I8, beta=1.0)
     for factors in ((2.0, 0.0), (0.0, 1.0), (1.0, 0.5), (1.0, -1.0)):
-        with pytest.raises(UsageError, match="alpha must be 1 and beta 0 or 1, got .* i8-f32"):
+        with pytest.raises(UsageError, match=r"alpha must be 1 and beta 0 or 1, got .* i8-f32"):
             problem.with_factors(*factors)
         assert replace(problem, dtype=DType.I8_F32).with_factors(*factors).alpha == factors[0]
-    with pytest.raises(UsageError, match="for the epilogue acc . 2 use i8-bf16, i8-f16, i8-f32"):
+    with pytest.raises(UsageError, match=r"for the epilogue acc \* 2 use i8-bf16, i8-f16, i8-f32"):
         Problem(8, 8, 8, dtype=DType.I8).with_epilogue(Epilogue("acc * 2"))
 
 

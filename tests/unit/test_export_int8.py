@@ -59,7 +59,7 @@ extern "C" __global__ void gemm_kernel({{ signature.in_kernel("signed char", "C_
                 sum = bug == "16 bits" ? std::max(-32768, std::min(32767, sum)) : sum;
             }
             C_TYPE& c = C[m * ldc + n];
-            c = finished<C_TYPE>(alpha * (double)sum + (beta != 0.0f ? beta * (double)(float)c : 0));
+            c = finished<C_TYPE>(alpha * (double)sum + (beta != 0.0f ? beta * (float)c : 0.0));
         }
     }
 }

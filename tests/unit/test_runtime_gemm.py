@@ -240,7 +240,8 @@ def shaped(shape: tuple[int, ...], dtype: str = "float32") -> HostArray:
         (shaped((4, 4)), shaped((5, 4)), shaped((4, 4)), "4 columns and b 5 rows"),
         (shaped((4, 4)), shaped((4, 4)), shaped((4, 5)), r"shape \[4, 4\], out has \[4, 5\]"),
         (shaped((4, 4), "float64"), shaped((4, 4)), shaped((4, 4)), "no kernels for float64"),
-        (shaped((4, 4), "int32"), shaped((4, 4)), shaped((4, 4)), "no kernels for <i4"),
+        (shaped((4, 4), "uint32"), shaped((4, 4)), shaped((4, 4)), "no kernels for <u4"),
+        (shaped((4, 4), "int32"), shaped((4, 4)), shaped((4, 4)), "no GEMM of i32 and f32"),
         (
             shaped((4, 4)),
             OtherArray(np.zeros((4, 4), "float32")),
@@ -271,7 +272,7 @@ def test_integers_give_integers_or_floats(driver: FakeDriver) -> None:
     assert calling.same_dtype(a, a, memory["float32"], (4, 4)) is DType.I8_F32
     with pytest.raises(UsageError, match="gives i8: give an out of i32, bf16, f16, f32"):
         calling.same_dtype(a, a, a, (4, 4))
-    with pytest.raises(UsageError, match="there is no GEMM of i32 and i32 that gives i32$"):
+    with pytest.raises(UsageError, match=r"there is no GEMM of i32 and i32 that gives i32$"):
         calling.same_dtype(*[memory["int32"]] * 3, (4, 4))
     with pytest.raises(UsageError, match="no kernels for int16"):
         library_of(shaped((4, 4))).memory(shaped((4, 4), "int16"))

@@ -128,7 +128,7 @@ class Cublas:
         self._gemm("cublasDgemm_v2", ctypes.c_double, gemm)
 
     def gemm_ex(self, gemm: Gemm, dtype: DType) -> None:
-        """Queue it by GemmEx, with products of the dtype's own kind and sums in FP32, or integers."""
+        """Queue it by GemmEx: products of the dtype's own kind, sums in FP32, or in integers."""
         operand, result = (ctypes.c_int(one.cuda_data_type) for one in (dtype.ab, dtype.c))
         alpha, beta = scalars(gemm, dtype)
         self._call(

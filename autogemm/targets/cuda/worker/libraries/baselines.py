@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from autogemm.model.dtypes import Element
+from autogemm.model.dtypes import DType, Element
 from autogemm.model.fusion import fusion_of
 from autogemm.model.groups import NONE as NO_GROUPS
 from autogemm.model.problem import Problem
@@ -115,6 +115,12 @@ def near_calls(known: KnownCalls | None, prepared: PreparedProblem, cublas: Cubl
 
     ``known`` is what a former worker found. Raises DeviceError where no call is right.
     """
+    dtype = prepared.problem.dtype
+    if dtype.ab.is_integer and not dtype.has_gemm_ex:
+        raise DeviceError(
+            f"cuBLAS makes no {dtype.c} of {dtype.ab}, so that there is nothing to compare with: "
+            f"use {DType.I8} or {DType.I8_F32}"
+        )
     library = _Library(prepared, cublas)
     if known is not None and known.problem == prepared.problem:
         return _as_before(prepared, library, known)
@@ -218,7 +224,7 @@ class _Library:
             ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
         ones += self._proposals_of_groups()
         at_once = []
-        if dtype.ab.has_gemm_ex:
+        if dtype.has_gemm_ex and not dtype.ab.is_integer:
             call = grouped(prepared.gpu, cublas, dtype, prepared.problem.groups.count)
             at_once = [self._named("cuBLAS GemmGroupedBatchedEx", call)]
         return [

@@ -117,8 +117,8 @@ class Result:
         self.address = aligned_address(int(self._buffer.ptr), self._element)
 
     def reset(self, inputs: InputSet) -> None:
-        """C as it is before a launch: the inputs' C, or NaN, of integers canaries, where a kernel must
-        not read it.
+        """C as it is before a launch: the inputs' C, or NaN where a kernel must not read it, in
+        place of which integers have canaries.
         """
         self._gpu.run_helper(
             "reset_result",
