@@ -4,7 +4,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from autogemm.cluster.history import history_of, parts_folder, recovered
 from autogemm.cluster.messages import Done, Place, Spread, Work
 from autogemm.cluster.request import ClusterRequest
 from autogemm.model.problem import Problem
-from autogemm.store import BestQuery, Store, database_place
+from autogemm.store import DecidedRow, DecidedRun, Store, database_place
 from autogemm.support.errors import ClusterError
 from autogemm.support.installing import how_to_install
 from autogemm.support.interrupt import stop_on_ctrl_c
@@ -132,7 +132,8 @@ class _Coordinator:
         self._listener, self._patience_s = parts.listener, parts.patience_s
         self._requests = requests
         self._state = _State()
-        self._decided = self._store.decided()
+        # The runs that had finals, of which the nearest to a problem go with it.
+        self._decided = self._store.decided_runs()
         self._finished: SimpleQueue[Any] = SimpleQueue()
         self._num_workers = 0
         self._alone_since: float | None = None
@@ -143,7 +144,8 @@ class _Coordinator:
         self._crew.listen(self._on_event)
         self._meet_workers()
         by_size = sorted(range(len(self._requests)), key=self._flops, reverse=True)
-        state.waiting.extend(number for number in by_size if not self._is_known(number))
+        known = self._known_rows()
+        state.waiting.extend(n for n in by_size if not self._is_known(n, known))
         try:
             with stop_on_ctrl_c() as stop:
                 self._work(stop.is_set)
@@ -215,13 +217,22 @@ class _Coordinator:
     def _flops(self, number: int) -> int:
         return self._requests[number].problem.flops
 
-    def _is_known(self, number: int) -> bool:
+    def _known_rows(self) -> Mapping[Problem, Sequence[DecidedRow]]:
+        """The results that there are for the problems."""
+        asked = {request.problem for request in self._requests if not request.fresh}
+        run_ids = [run.run_id for run in self._decided if run.problem in asked]
+        rows: dict[Problem, list[DecidedRow]] = {}
+        for row in self._store.decided(run_ids=run_ids):
+            rows.setdefault(row.spec.problem, []).append(row)
+        return rows
+
+    def _is_known(self, number: int, known: Mapping[Problem, Sequence[DecidedRow]]) -> bool:
         """Whether the problem has a result already, which is then reported."""
         request = self._requests[number]
         if request.fresh:
             return False
         for place in dict.fromkeys(self._state.places.values()):
-            row = known_row(request, place, None, self._decided)
+            row = known_row(request, place, None, known.get(request.problem, ()))
             if row is not None:
                 swept = Swept(request.problem, row.run_id, row.finals, is_known=True)
                 self._tell(number, swept, "")
@@ -298,9 +309,15 @@ class _Coordinator:
         """Store a worker's result, and report it to the listener."""
         if done.file and swept.run_id is not None:
             swept = replace(swept, run_id=self._taken(done, swept.run_id))
-        if swept.run_id is not None and swept.finals is not None:
-            self._decided += self._store.decided(BestQuery(run_id=swept.run_id))
+        if self._where.database is None and done.place is not None:
+            self._note(done.number, swept, done.place)
         self._tell(done.number, swept, done.worker)
+
+    def _note(self, number: int, swept: Swept, place: Place) -> None:
+        """Let the result go with problems like it; workers with a server ask that themselves."""
+        if swept.run_id is not None and swept.finals is not None:
+            objective = self._requests[number].measure.objective
+            self._decided.append(DecidedRun(swept.run_id, swept.problem, place.device, objective))
 
     def _taken(self, done: Done, run_id: int) -> int:
         """Bring a run from the file of a worker into the database; its number here."""

@@ -59,7 +59,7 @@ class Crew:
 
     def names(self) -> dict[str, str]:
         """The names of the workers that are present and were not dismissed, by address."""
-        found = self._asked(self._client.scheduler_info)["workers"]
+        found = self._asked(self._client.scheduler_info, n_workers=-1)["workers"]
         names = {address: str(one["name"]) for address, one in found.items()}
         return {address: name for address, name in names.items() if name not in self._retired}
 

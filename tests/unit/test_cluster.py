@@ -292,7 +292,7 @@ def test_a_worker_goes_on_with_a_run_of_the_coordinators_database(
     others, _ = swept(requests_for(tmp_path, [300, 4096]), SizedTarget(), store)
     run_id = interrupted_run(store, request)
     kept = store.trials(run_id)
-    history = history_of(store, request, store.decided(), [PLACE.device])
+    history = history_of(store, request, store.decided_runs(), [PLACE.device])
     with open_store(str(tmp_path / "worker.db")) as own:
         own.import_copies(lambda: history)
         target: Any = SizedTarget()
@@ -315,7 +315,9 @@ def test_what_workers_left_of_a_killed_program_is_kept(store: Store, tmp_path: P
         with open_store(str(folder / "0-a.db")) as own:
             # A result of another size, for a warm start.
             near, _ = swept(requests_for(tmp_path, [4096]), SizedTarget(), store)
-            own.import_copies(lambda: history_of(store, request, store.decided(), [PLACE.device]))
+            own.import_copies(
+                lambda: history_of(store, request, store.decided_runs(), [PLACE.device])
+            )
             num_trials = len(own.trials(interrupted_run(own, request)))
         assert recovered(store, database) == 0, "its program still runs"
         assert len(store.runs()) == 1
