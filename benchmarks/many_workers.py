@@ -5,8 +5,8 @@
 Everything but the GPUs is real: `autogemm tune --scheduler-file` with Dask's scheduler, a process
 for each worker, and a PostgreSQL server of its own with the settings that it ships with. A
 simulated GPU (`tests/unit/fake_cluster.py`) takes ``--delay`` seconds for each config, 0 by
-default, so that the processor is what limits; compilation is simulated, too. Each problem has 16
-kernels, all of which are tried, and finals. OUT/many_workers_simulated.json has the figures:
+default, so that the processor is what limits; compilation is simulated, too. Each problem has
+``--trials`` kernels and finals of 30 rounds. OUT/many_workers_simulated.json has the figures:
 
 - problems a minute, of all and for each tenth of them: a database that grows may slow them down;
 - seconds of processor time for each problem: of the parent, Dask's scheduler, the workers and the
@@ -17,12 +17,14 @@ kernels, all of which are tried, and finals. OUT/many_workers_simulated.json has
 
 import argparse
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import pairwise
@@ -45,6 +47,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--problems", type=int, default=10_000)
+    parser.add_argument("--trials", type=int, default=16, help="for each problem, 16 at most")
+    parser.add_argument("--seconds", type=float, default=7200.0, help="then it ends as by Ctrl-C")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds that a config takes")
     parser.add_argument("--name", default="many_workers_simulated.json")
     parser.add_argument("--max-connections", type=int, default=200, help="of the server")
@@ -72,16 +76,17 @@ def measured(folder: Path, server: Any, asked: argparse.Namespace) -> dict[str, 
         command += ["--scheduler-file", str(folder / "scheduler.json"), "--json", "--db", url]
         command += ["--problems", str(folder / "sizes.txt"), "--sampler", "exhaustive"]
         command += ["--fix", "ECHO=0", "--budget", "none", "--rounds", "30"]
+        command += ["--trials", str(asked.trials)]
         out = folder / "out.json"
         with out.open("w") as answer, (asked.out / "many_workers.err").open("w") as told:
             parent = subprocess.Popen(command, env=environment, stdout=answer, stderr=told)
             seen = Watch(server, url, {"parent": parent.pid, **processes}, folder / "times.log")
-            course = list(seen.until(lambda: parent.poll() is not None, asked.problems))
+            course = list(seen.until(parent, asked.problems, asked.seconds))
         found = json.loads(out.read_text())["problems"]
     with_ratio = sum(one["ratio"] is not None for one in found)
     return {
         "simulated": "GPUs and compilation are simulated: no time here is of GPU work",
-        **{name: getattr(asked, name) for name in ("workers", "problems", "delay")},
+        **{name: getattr(asked, name) for name in ("workers", "problems", "trials", "delay")},
         "cores": len(os.sched_getaffinity(0)),
         "exit": parent.returncode,
         "with_a_winner": with_ratio,
@@ -164,14 +169,19 @@ class Watch:
         )
         self._connection.execute("CREATE EXTENSION pg_stat_statements")
 
-    def until(self, has_ended: Callable[[], bool], count: int) -> Iterator[dict[str, Any]]:
+    def until(
+        self, parent: "subprocess.Popen[bytes]", count: int, seconds: float
+    ) -> Iterator[dict[str, Any]]:
         """A look when the first problem is done, after each tenth of them, and at the end."""
         marks = [1, *(count * part // TENTHS for part in range(1, TENTHS + 1))]
         self.most_connections, self.parent_mib = 0, 0.0
         began = time.monotonic()
         last: dict[str, Any] = {}
-        while not has_ended():
+        while parent.poll() is None:
             time.sleep(LOOK_EVERY_S)
+            if time.monotonic() - began > seconds:
+                parent.send_signal(signal.SIGINT)
+                seconds = math.inf
             number = self._asked("SELECT count(*) FROM pg_stat_activity WHERE backend_type = %s")
             self.most_connections = max(self.most_connections, number - 1)
             if not Path(f"/proc/{self._roots['parent']}/stat").exists():
@@ -180,6 +190,8 @@ class Watch:
             if marks and last["done"] >= marks[0]:
                 marks = [mark for mark in marks if mark > last["done"]]
                 yield last
+        if marks:
+            yield last
 
     def _look(self, began: float) -> dict[str, Any]:
         with self._log.open() as log:

@@ -12,13 +12,13 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from autogemm.cluster.files import remove, take_run
+from autogemm.cluster.helped import needs_dask
 from autogemm.cluster.history import history_of, parts_folder, recovered
 from autogemm.cluster.messages import Done, Place, Spread, Work
 from autogemm.cluster.request import ClusterRequest
 from autogemm.model.problem import Problem
 from autogemm.store import DecidedRow, DecidedRun, Store, database_place
 from autogemm.support.errors import ClusterError
-from autogemm.support.installing import how_to_install
 from autogemm.support.interrupt import stop_on_ctrl_c
 from autogemm.support.version import __version__
 from autogemm.tuning import Event, Sweep, Swept, TuneRequest, known_row
@@ -71,8 +71,7 @@ def tune_over(
     try:
         from autogemm.cluster.crew import opened_crew
     except ImportError as error:
-        needed = f"tuning on several GPUs needs Dask: {how_to_install('cluster')}"
-        raise ClusterError(needed) from error
+        raise needs_dask("tuning on several GPUs") from error
     place = database_place(db)
     is_server = "://" in place
     path = None if is_server or not Path(place).is_absolute() else Path(place)
@@ -85,18 +84,20 @@ def tune_over(
         if path is not None and not cluster.is_running:
             folder = str(stack.enter_context(parts_folder(path, session)))
         crew = stack.enter_context(opened_crew(cluster, session))
-        where = _Where(session, store.url if is_server else None, folder)
+        url = store.url if is_server else None
+        where = _Where(session, url, folder, cluster.compilers)
         parts = _Parts(crew, store, where, listener, cluster.patience_s)
         return _Coordinator(parts, requests).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """The session, and the place where its workers write."""
+    """The session, the place where its workers write, and who compiles for them."""
 
     session: str
     database: str | None
     folder: str | None
+    compilers: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +264,8 @@ class _Coordinator:
                 self._where.database,
                 self._where.folder,
                 self._history(number),
+                self._where.compilers,
+                self._num_workers,
             )
             future = self._crew.submit(
                 work,

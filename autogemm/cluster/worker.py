@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,11 +17,12 @@ from typing import Any
 
 from distributed import get_worker
 
+from autogemm.cluster.compiling import PATIENCE_S, opened_compilers
 from autogemm.cluster.files import copy_blank, take_over
 from autogemm.cluster.messages import Done, Place, Work
 from autogemm.compile import Compiler
 from autogemm.store import Store, open_store
-from autogemm.support.errors import AutogemmError
+from autogemm.support.errors import AutogemmError, ClusterError
 from autogemm.support.interrupt import RemoteCtrlC
 from autogemm.targets import Target
 from autogemm.tuning import Event, FinalsRound, Sweeper, TrialDone, environment_of, open_target
@@ -94,7 +96,7 @@ def _answer(work: Work) -> Done:
         return Done(work.number, worker)
     try:
         gpu = _opened()
-        with remote.heeding():
+        with remote.heeding(), _helped(gpu, work):
             if work.database is not None:
                 return _tuned(work, worker, gpu, _store_of(work.session, work.database))
             return _tuned_in_file(work, worker, gpu)
@@ -102,6 +104,21 @@ def _answer(work: Work) -> Done:
         _close_gpu()
         _leave_server()
         return Done(work.number, worker, error=str(error))
+
+
+@contextlib.contextmanager
+def _helped(gpu: _Gpu, work: Work) -> Iterator[None]:
+    """Have others compile for this problem, too, if they are there."""
+    if gpu.compiler is None or work.compilers is None:
+        yield
+        return
+    with ExitStack() as stack:
+        # Without them this machine compiles alone.
+        with contextlib.suppress(ClusterError):
+            opening = opened_compilers(work.compilers, work.sharers, PATIENCE_S)
+            gpu.compiler.use(stack.enter_context(opening))
+            stack.callback(gpu.compiler.use, None)
+        yield
 
 
 def _store_of(session: str, url: str) -> Store:
