@@ -19,6 +19,7 @@ import argparse
 import json
 import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -26,11 +27,15 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from autogemm.model.problem import Problem
+from autogemm.store import open_store
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = (str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "unit"))
@@ -60,6 +65,7 @@ def main() -> None:
         server.running_server(*SETTINGS, f"max_connections={asked.max_connections}") as running,
     ):
         report = measured(Path(place), running, asked)
+    report["coordinator_alone"] = of_the_parent(10_000)
     (asked.out / asked.name).write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps({name: one for name, one in report.items() if name != "course"}, indent=1))
 
@@ -78,11 +84,12 @@ def measured(folder: Path, server: Any, asked: argparse.Namespace) -> dict[str, 
         command += ["--fix", "ECHO=0", "--budget", "none", "--rounds", "30"]
         command += ["--trials", str(asked.trials)]
         out = folder / "out.json"
-        with out.open("w") as answer, (asked.out / "many_workers.err").open("w") as told:
-            parent = subprocess.Popen(command, env=environment, stdout=answer, stderr=told)
+        with out.open("w") as answer, (asked.out / "many_workers.err").open("w") as err:
+            parent = subprocess.Popen(command, env=environment, stdout=answer, stderr=err)
             seen = Watch(server, url, {"parent": parent.pid, **processes}, folder / "times.log")
             course = list(seen.until(parent, asked.problems, asked.seconds))
-        found = json.loads(out.read_text())["problems"]
+        told = out.read_text()
+        found = json.loads(told)["problems"] if told else []
     with_ratio = sum(one["ratio"] is not None for one in found)
     return {
         "simulated": "GPUs and compilation are simulated: no time here is of GPU work",
@@ -257,6 +264,52 @@ class Watch:
             }
             for query, calls, total_ms, count in rows
         ]
+
+
+def of_the_parent(count: int) -> dict[str, Any]:
+    """Processor time and memory of a coordinator with so many problems, each with finals of eight
+    kernels and 30 rounds, and 64 workers that answer at once: all but Dask and the display.
+    """
+    tests: Any = import_module("test_cluster")
+    coordinator: Any = import_module("autogemm.cluster.coordinator")
+    samples: Any = import_module("store_samples")
+    sized: Any = import_module("sized_target")
+    kernels = [
+        samples.entry(64 + place, *(100.0 + n / 7 for n in range(30)), ratio=1.1)
+        for place in range(8)
+    ]
+    found = pickle.dumps(samples.finals(*kernels))
+
+    class Crew(tests.FakeCrew):  # type: ignore[misc, name-defined]
+        def submit(self, work: Any, attempt: int, not_on: Any, on_done: Any) -> Any:
+            future = super().submit(work, attempt, not_on, on_done)
+            self._asked.pop()
+            self._free.append(future.worker)
+            on_done(future)
+            return future
+
+        def result(self, future: Any, number: int) -> Any:
+            done = super().result(future, number)
+            # Each answer is an object of its own, as one that came by the network.
+            return replace(done, swept=replace(done.swept, run_id=1, finals=pickle.loads(found)))
+
+    with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/t.db") as store:
+        (first,) = sized.requests_for(Path(folder), [128])
+        crew = Crew([str(n) for n in range(64)], lambda worker, work: None)
+        where = coordinator._Where("session", "postgresql://", None)
+        listener = coordinator.Listener(*(lambda *_: None,) * 3)
+        parts = coordinator._Parts(crew, store, where, listener, 5.0)
+        before_mib, began = memory_mib(os.getpid()), time.process_time()
+        requests = [replace(first, problem=Problem(8 * n, 512, 256)) for n in range(1, count + 1)]
+        spread = coordinator._Coordinator(parts, requests).run()
+        seconds = time.process_time() - began
+        assert len(spread.sweep.problems) == count
+        return {
+            "problems": count,
+            "ms_of_processor_for_a_problem": round(1000 * seconds / count, 2),
+            "mib_before": round(before_mib, 1),
+            "mib_after": round(memory_mib(os.getpid()), 1),
+        }
 
 
 def memory_mib(pid: int) -> float:
