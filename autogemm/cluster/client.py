@@ -17,12 +17,13 @@ CLOSE_S = 10.0
 
 @contextmanager
 def opened_client(
-    address: str | None, scheduler_file: str | None, timeout_s: float = CONNECT_S
+    address: str | None, scheduler_file: str | None, timeout_s: float | None = None
 ) -> Iterator[Any]:
     """Yield a client of the scheduler at an address or in the file that it wrote.
 
-    Raises ClusterError if it does not answer.
+    Raises ClusterError if it does not answer in time, by default CONNECT_S.
     """
+    timeout_s = CONNECT_S if timeout_s is None else timeout_s
     silence_dask()
     try:
         client = Client(  # type: ignore[no-untyped-call]

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from autogemm.cluster.client import CONNECT_S, opened_client
+from autogemm.cluster.client import opened_client
 from autogemm.compile import Compiler
 from autogemm.model.kernel import CompiledKernel, KernelSource
 from autogemm.support.errors import AutogemmError, ClusterError
@@ -90,7 +90,7 @@ class Compilers:
 
 @contextmanager
 def opened_compilers(
-    where: str, sharers: int = 1, timeout_s: float = CONNECT_S
+    where: str, sharers: int = 1, timeout_s: float | None = None
 ) -> Iterator[Compilers]:
     """Yield the workers of the scheduler at ``where``: tcp://host:8786, or the file that it wrote.
 

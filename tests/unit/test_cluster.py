@@ -27,6 +27,7 @@ from rich.progress import Progress, TextColumn
 from sized_target import SizedTarget, requests_for, swept
 from waiting import PATIENCE_S
 
+import autogemm.cluster.client
 import autogemm.cluster.crew
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
@@ -412,6 +413,7 @@ MANY = ("--size", "128", "--size", "256")
         (("--scheduler", "tcp://a:1", "--scheduler-file", "b", *MANY), 2, "exclude each other"),
         (("--scheduler", "tcp://a:1", "--gpu", "all", *MANY), 2, "does not go with a running"),
         (("--scheduler", "tcp://127.0.0.1:9", *MANY), 1, "no scheduler answers at tcp://127."),
+        (("--scheduler", "tcp://a:1", "--compilers", "tcp://a:1", *MANY), 2, "of its own"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -422,7 +424,7 @@ def test_what_cannot_be_done_is_one_line(
     words: str,
 ) -> None:
     attach_two(monkeypatch)
-    monkeypatch.setattr(autogemm.cluster.crew, "CONNECT_S", 0.5)
+    monkeypatch.setattr(autogemm.cluster.client, "CONNECT_S", 0.5)
     result = run_cli(tmp_path, *arguments)
     assert (result.exit_code, "Traceback" in result.output) == (code, False)
     assert words in result.stderr.strip().splitlines()[-1]
@@ -528,3 +530,29 @@ def test_a_scheduler_file_that_is_not_there_is_said(tmp_path: Path) -> None:
         ClusterRequest("auto", scheduler_file=str(missing))
     missing.write_text("{}")
     assert ClusterRequest("auto", scheduler_file=str(missing)).is_running
+
+
+def test_a_worker_keeps_the_servers_database_for_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker: Any = importlib.import_module("autogemm.cluster.worker")
+
+    class Opened:
+        def __init__(self, url: str) -> None:
+            self.url, self.closed = url, False
+
+        def close(self) -> None:
+            self.closed = True
+
+    monkeypatch.setattr(worker, "open_store", Opened)
+    monkeypatch.setattr(worker, "_server", None)
+    first = worker._store_of("a", "postgresql://x")
+    assert worker._store_of("a", "postgresql://x") is first
+    other = worker._store_of("b", "postgresql://y")
+    assert (first.closed, other.closed, other.url) == (True, False, "postgresql://y")
+    worker.forget("a")
+    with worker._at_work:
+        # A problem is here: its thread leaves the database, and not Dask's.
+        worker.forget("b")
+    assert not other.closed
+    worker.forget("b")
+    assert other.closed
+    assert worker._store_of("b", "postgresql://y") is not other
