@@ -147,9 +147,14 @@ def fork_workers() -> None:
     async def serve(name: str) -> None:
         from distributed import Worker
 
-        options = {"nthreads": 1, "name": name, "memory_limit": 0, "host": "127.0.0.1"}
+        options: dict[str, Any] = {
+            "nthreads": 1,
+            "name": name,
+            "memory_limit": 0,
+            "host": "127.0.0.1",
+        }
         folder = str(file.with_name(f"worker-{name}"))
-        async with Worker(  # type: ignore[no-untyped-call]
+        async with Worker(
             scheduler_file=str(file), local_directory=folder, dashboard=False, **options
         ) as worker:
             await worker.finished()
@@ -169,7 +174,7 @@ class Watch:
         import psycopg
 
         self._server, self._log, self._num_done, self._read = server, log, 0, 0
-        self._roots = roots | {"server": server._running[-1].pid}
+        self._roots = {**roots, "server": server._running[-1].pid}
         name = urlsplit(url).path.strip("/")
         self._connection = psycopg.connect(
             host=str(server.folder), user="autogemm", dbname=name, autocommit=True
@@ -280,7 +285,7 @@ def of_the_parent(count: int) -> dict[str, Any]:
     ]
     found = pickle.dumps(samples.finals(*kernels))
 
-    class Crew(tests.FakeCrew):  # type: ignore[misc, name-defined]
+    class Crew(tests.FakeCrew):  # type: ignore[misc]
         def submit(self, work: Any, attempt: int, not_on: Any, on_done: Any) -> Any:
             future = super().submit(work, attempt, not_on, on_done)
             self._asked.pop()
