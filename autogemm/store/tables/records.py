@@ -133,6 +133,11 @@ class BestQuery:
         if self.groups not in (None, NO_GROUPS) and not self.groups.isdigit():
             object.__setattr__(self, "groups", str(Groups.parse(self.groups)))
 
+    @classmethod
+    def of(cls, problem: Problem) -> "BestQuery":
+        """What is stored of a problem, and of those that have its size, layout and dtype."""
+        return cls(size=problem.size_label, layout=problem.layout.value, dtype=problem.dtype.label)
+
     def is_of_batch(self, text: str) -> bool:
         """Whether a problem whose batch has that canonical text is meant."""
         return self.batch in (None, text or "1", text.split(" ", maxsplit=1)[0])
@@ -297,6 +302,16 @@ class DecidedRow:
     finals: Finals
     measured_at: datetime
     origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRun:
+    """A run that had finals, without them: what tells whether they are worth reading."""
+
+    run_id: int
+    problem: Problem
+    device: Device
+    objective: Objective
 
 
 @dataclass(frozen=True, slots=True)
