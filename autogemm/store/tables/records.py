@@ -11,6 +11,7 @@ from annotated_types import MaxLen, MinLen
 
 from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
 from autogemm.model.hardware.device import Ceilings, Device
@@ -141,10 +142,14 @@ class BestQuery:
         """Whether a problem whose groups have that canonical text is meant."""
         return self.groups in (None, text or NO_GROUPS, text.split(" ", maxsplit=1)[0])
 
-    @property
-    def epilogue_text(self) -> str | None:
-        """The canonical text that a problem must have, empty for plain products."""
-        return "" if self.epilogue == NO_EPILOGUE else self.epilogue
+    def epilogue_in(self, dtype: DType) -> str | None:
+        """The canonical text that a problem of that dtype must have, empty for plain products.
+
+        It names no type that an array has there anyway.
+        """
+        if self.epilogue is None or self.epilogue == NO_EPILOGUE:
+            return None if self.epilogue is None else ""
+        return Epilogue(self.epilogue).in_dtype(dtype).text
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ def _is_about(query: records.BestQuery, problem: Problem, family: str | None) ->
         (query.size is None or Problem.parse_size(query.size) == (problem.m, problem.n, problem.k))
         and query.layout in (None, problem.layout)
         and query.dtype in (None, problem.dtype.label)
-        and query.epilogue_text in (None, problem.epilogue.text)
+        and query.epilogue_in(problem.dtype) in (None, problem.epilogue.text)
         and query.is_of_batch(str(problem.batch))
         and query.is_of_groups(str(problem.groups))
         and query.family in (None, family)
