@@ -12,12 +12,13 @@ import numpy as np
 from autogemm.cli.output import print_rows
 from autogemm.codegen import render
 from autogemm.emulator import Emulator, Mode
+from autogemm.emulator.buffers import buffers_of
 from autogemm.emulator.emulator import RunOptions
 from autogemm.emulator.exchange import Program, RawExchange, run_process
-from autogemm.emulator.inputs import Data, make_inputs
 from autogemm.emulator.toolchain import build
 from autogemm.model.config import Config, Value
 from autogemm.model.problem import Problem
+from autogemm.reference import Data, make_inputs
 from autogemm.space import launch_plan, load_family
 
 SLICED: dict[str, Value] = {"BM": 96, "BN": 96, "SLICE_K": 2, "SLICES": "separate", "CHAIN_K": 0}
@@ -52,7 +53,7 @@ def error(emulator: Emulator, config: Config, k: int) -> float:
     built = build(source.text, plan.signature, Mode.FAST, emulator.toolchain, emulator.folder)
     inputs = make_inputs(problem, plan, Data.REALS, RunOptions().seed)
     header = RawExchange(deadline_s=600, resident_blocks=1)
-    buffers = inputs.buffers(problem, plan, 0)
+    buffers = buffers_of(inputs, problem, plan)
     c = run_process(
         Program(built.executable, built.confine), header, plan, problem, buffers
     ).c.reshape(problem.m, problem.n)

@@ -11,13 +11,14 @@ from autogemm.model.problem import Problem
 Row = dict[str, Any]
 
 
-def line(row: Row) -> str:
-    """One shape of the table."""
+def line(row: Row, width: int = 14) -> str:
+    """One shape of the table, its name in a column of that width."""
     word = row.get("against_baseline", "faster")
     tie = "" if word == "faster" else f" {word};"
     of_medians = row.get("ratio_of_medians", row["baseline_us"] / row["time_us"])
     return (
-        f"{row['shape']:>14} {row['ratio']:6.3f} {row['ratio_low']:6.3f}..{row['ratio_high']:.3f} "
+        f"{row['shape']:>{width}} {row['ratio']:6.3f} "
+        f"{row['ratio_low']:6.3f}..{row['ratio_high']:.3f} "
         f"{of_medians:7.3f} {row['time_us']:10.2f} {row['tflops']:6.2f} "
         f"{row['baseline_us']:10.2f} {row['baseline_tflops']:6.2f} {row['error'] or 0:8.1e} "
         f"{row['baseline_error'] or 0:8.1e} {_amount(row.get('energy_mj'))} "
@@ -34,8 +35,9 @@ def _amount(value: float | None) -> str:
 def table(results: dict[str, Any]) -> str:
     """The rows, and their geometric mean."""
     rows = results["rows"]
+    width = max([14, *(len(row["shape"]) for row in rows)])
     head = (
-        f"{'MxNxK':>14} {'ratio':>6} {'95 %':^14} {'medians':>7} {'us':>10} {'TFLOP':>6} "
+        f"{'MxNxK':>{width}} {'ratio':>6} {'95 %':^14} {'medians':>7} {'us':>10} {'TFLOP':>6} "
         f"{'base us':>10} {'TFLOP':>6} {'error':>8} {'base':>8} {'mJ':>8} {'base mJ':>8} "
         f"{'tried':>5} {'s':>5}  baseline; winner"
     )
@@ -52,7 +54,7 @@ def table(results: dict[str, Any]) -> str:
             "Frobenius against float64; s: search, compilation and finals of the shape",
             "",
             head,
-            *map(line, rows),
+            *(line(row, width) for row in rows),
             "",
             *_summary(results),
             "",
@@ -101,8 +103,7 @@ def _sustained_line(row: Row) -> str:
 def moved_bytes(row: Row) -> int:
     """A, B and C, each once."""
     dtype = DType.parse(row["dtype"])
-    problem = Problem.of_size(row["shape"])
-    m, n, k = problem.m, problem.n, problem.k
+    m, n, k = Problem.parse_size(row["shape"])
     return (m * k + k * n) * dtype.ab.size_bytes + m * n * dtype.c.size_bytes
 
 

@@ -4,8 +4,8 @@ from autogemm.emulator.analysis import AccessLine
 from autogemm.emulator.counting import LineCount, added
 from autogemm.emulator.emulator import Emulator, RunOptions
 from autogemm.emulator.findings import EmulatorReport, Finding, FindingKind
-from autogemm.emulator.inputs import Data
 from autogemm.emulator.toolchain import Mode
+from autogemm.reference import Data
 
 __all__ = [
     "AccessLine",

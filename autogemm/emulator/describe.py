@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from autogemm.emulator.exchange import MAX_MEMORY_BYTES, RawFinding, RawResult, Region, State
 from autogemm.emulator.findings import Finding, FindingKind, Lines, source_lines
-from autogemm.emulator.inputs import Changed, Comparison
 from autogemm.emulator.toolchain import Build
 from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
 from autogemm.model.signature import ArgumentKind
+from autogemm.reference import Changed, Comparison
 
 # In the order of `Kind` in shim/protocol.h.
 KINDS = tuple(FindingKind)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from autogemm.emulator.analysis import AccessLine, analyse
+from autogemm.emulator.buffers import buffers_of
 from autogemm.emulator.counting import COUNTS_CAPACITY, LineCount, added, counted, find_gcov
 from autogemm.emulator.describe import begun_as, describe_all, other_value, wrong_value
 from autogemm.emulator.exchange import (
@@ -21,14 +22,6 @@ from autogemm.emulator.exchange import (
     run_process,
 )
 from autogemm.emulator.findings import EmulatorReport, Finding, source_lines
-from autogemm.emulator.inputs import (
-    Comparison,
-    Data,
-    Inputs,
-    changed_between,
-    compare,
-    make_inputs,
-)
 from autogemm.emulator.toolchain import (
     Build,
     Mode,
@@ -40,6 +33,7 @@ from autogemm.emulator.toolchain import (
 )
 from autogemm.model.kernel import KernelSource, Launch, LaunchPlan
 from autogemm.model.problem import Problem
+from autogemm.reference import Comparison, Data, Inputs, changed_between, compare, make_inputs
 from autogemm.support.disk_cache import trim
 from autogemm.support.errors import CompilerMissingError, KernelCompileError, UsageError
 from autogemm.support.resources import cache_folder
@@ -169,7 +163,7 @@ class Emulator:
         built = build(source.text, plan.signature, options.mode, self.toolchain, self.folder)
         start = time.perf_counter()
         inputs = make_inputs(problem, plan, options.data, options.seed)
-        buffers = inputs.buffers(problem, plan, options.misalign_bytes)
+        buffers = buffers_of(inputs, problem, plan, options.misalign_bytes)
         raw = run_process(
             Program(built.executable, built.confine), _header(options), plan, problem, buffers
         )

@@ -130,7 +130,7 @@ class Target(Protocol):
     can_sanitize: bool = False
     """Whether `sanitize` watches a candidate's machine code."""
     on_round: Callable[[int, int], None] | None = None
-    """Told by `finals`, in the caller's thread, how many of how many rounds are done."""
+    """Told by `finals` and `bench`, in the caller's thread: rounds that are over, rounds in all."""
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Get ready for one problem: inputs, reference, baseline.

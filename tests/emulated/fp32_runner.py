@@ -8,12 +8,13 @@ import numpy.typing as npt
 
 from autogemm.codegen import render
 from autogemm.emulator import Emulator, Mode
+from autogemm.emulator.buffers import buffers_of
 from autogemm.emulator.exchange import Program, RawExchange, run_process
-from autogemm.emulator.inputs import Inputs
 from autogemm.emulator.toolchain import build
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
+from autogemm.reference import Inputs
 from autogemm.space import launch_plan, load_family
 from autogemm.targets.cuda.worker.problem.precision import (
     RMS_ROUNDING,
@@ -49,7 +50,7 @@ class Runner:
         nothing = np.zeros((problem.m, problem.n))
         inputs = Inputs(a.reshape(-1), b.reshape(-1), c, (), nothing, nothing)
         header = RawExchange(deadline_s=60, resident_blocks=1)
-        buffers = inputs.buffers(problem, plan, 0)
+        buffers = buffers_of(inputs, problem, plan)
         raw = run_process(Program(built.executable, built.confine), header, plan, problem, buffers)
         assert raw.state.completed
         return raw.c.reshape(problem.m, problem.n)

@@ -16,10 +16,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 from test_cuda_worker_on_cpu import KERNEL, RIGHT
 
-from autogemm.bench.kernels import BenchRequest, Listener, named_kernels, run_bench
+from autogemm.bench.kernels import BenchRequest, Listener, SizeDone, named_kernels, run_bench
 from autogemm.cli import main
+from autogemm.cli.bench.run import LiveLine
+from autogemm.cli.progress import bars
 from autogemm.model.kernel import CompiledKernel, KernelSource, Resources
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import KernelKind
@@ -181,6 +184,44 @@ def test_a_library_that_breaks_costs_only_itself(
     assert (ours.status, cublas.status) == (Status.OK, Status.OK)
     assert torch.status is Status.REJECTED
     assert torch.reason.startswith(reason)
+
+
+def test_verifications_and_rounds_are_told(simulated: None) -> None:
+    told: list[object] = []
+
+    class Telling(Listener):
+        def verifying(self, problem: Problem, kernel: str) -> None:
+            told.append((problem.m, kernel))
+
+        def timing(self, problem: Problem, done: int, total: int) -> None:
+            told.append((problem.m, done, total))
+
+    kernels = named_kernels(("vectorized", "cublas_f32"))
+    request = BenchRequest(kernels, sizes=((16, 16, 16), (32, 16, 16)), rounds=2)
+    with closing(CudaTarget()) as target:
+        run_bench(request, target, PlainCompiler(), None, Telling())  # type: ignore[arg-type]
+    assert told == [step for m in (16, 32) for step in ((m, "vectorized"), (m, 1, 2), (m, 2, 2))]
+
+
+def test_the_bar_counts_verifications_and_rounds() -> None:
+    kernels = named_kernels(("vectorized", "cublas_f32"))
+    request = BenchRequest(kernels, sizes=((16, 16, 16), (32, 16, 16)), rounds=4)
+    first, second = request.problems
+    with bars(Console(file=io.StringIO(), force_terminal=True)) as progress:
+        line = LiveLine(request, progress)
+        (task,) = progress.tasks
+        assert (task.completed, task.total) == (0, 2 * (1 + 4))
+        line.verifying(first, "vectorized")
+        line.timing(first, 2, 2)
+        assert task.completed == 3
+        assert "16: 2 of 2 rounds timed" in task.description
+        # Slow kernels take part in fewer rounds than were asked for.
+        line.done(SizeDone(1, 2, ()))
+        assert task.completed == 5
+        line.verifying(second, "vectorized")
+        line.timing(second, 4, 4)
+        line.done(SizeDone(2, 2, ()))
+        assert task.completed == task.total
 
 
 def test_rounds_by_the_time_of_a_sample() -> None:

@@ -14,9 +14,9 @@ from test_emulator_goldens import cut_down
 
 from autogemm.emulator import Emulator
 from autogemm.emulator import emulator as module
-from autogemm.emulator.inputs import Data, Inputs, make_inputs
 from autogemm.model.kernel import KernelSource, LaunchPlan
 from autogemm.model.problem import Problem
+from autogemm.reference import Data, Inputs, make_inputs
 from autogemm.space import launch_plan, load_family
 
 pytestmark = pytest.mark.emulated

@@ -14,6 +14,8 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Outcome, Status
 from autogemm.space import epilogue_rules, output_rules
 from autogemm.targets.cuda import CudaTarget
+from autogemm.targets.cuda.tools.sanitizer import Job
+from autogemm.targets.cuda.worker.sanitized import run
 
 pytestmark = [
     pytest.mark.emulated,
@@ -119,6 +121,26 @@ def test_a_right_kernel_passes_and_wrong_ones_do_not(target: CudaTarget) -> None
         candidate(PROBLEM, before="bias[N] = 1;"),
     ):
         assert measured(target, wrong).status is Status.WRONG_RESULT, wrong.source.text
+
+
+def test_a_right_kernel_is_right_to_compute_sanitizer_too(target: CudaTarget) -> None:
+    def watched(problem: Problem, one: Candidate) -> str:
+        return run(Job(one, problem, 0))
+
+    assert watched(PROBLEM, candidate(PROBLEM)) == "right"
+    late = FORMULA.replace("bias[n]", "bias[n + (n == N - 1)]")
+    assert "elements, first C[0, 30]: " in watched(PROBLEM, candidate(PROBLEM, late))
+    gated = Problem(20, 24, 17, epilogue=Epilogue("gelu(acc[n] + bias[n]) * acc[n + N]"))
+    kernel = GATED.replace("FIRST", "n").replace("APART", "N")
+    formula = "gelu(acc + bias[n]) * second"
+    assert watched(gated, candidate(gated, formula, kernel=kernel)) == "right"
+    wrong = candidate(gated, "gelu(second + bias[n]) * acc", kernel=kernel)
+    assert watched(gated, wrong).startswith("wrong: ")
+    both = Problem(8, 7, 17, ldc=9, epilogue=Epilogue("aux[m, n] = acc + bias[n]; relu(aux)"))
+    for write, verdict in (("bias[n]", "right"), ("0", "wrong: ")):
+        kernel = SECOND.replace("WRITE", f"aux[m * N + n] = acc + {write};")
+        one = candidate(both, "relu(acc + bias[n])", kernel=kernel)
+        assert watched(both, one).startswith(verdict)
 
 
 def test_finals_compare_with_a_call_that_does_the_same(target: CudaTarget) -> None:

@@ -100,8 +100,17 @@ def test_loops_of_calls_for_each_group_compete(target: CudaTarget) -> None:
     finals = target.finals([candidate(UNEVEN)], 2, 0)
     assert finals.disqualified == ()
     names = {finals.baseline.name, *(one.name for one in finals.calls)}
-    assert {"cuBLAS SGEMM, looped", "cuBLAS GemmEx, looped"} <= names
-    assert all(name.endswith(", looped") for name in names)
+    at_once = "cuBLAS GemmGroupedBatchedEx"
+    assert {"cuBLAS SGEMM, looped", "cuBLAS GemmEx, looped", at_once} <= names
+    assert all(name.endswith(", looped") for name in names - {at_once})
+
+
+def test_a_call_for_all_groups_that_leaves_one_out_is_no_baseline(target: CudaTarget) -> None:
+    problem = Problem(29, 17, 93, Layout.NT, groups=UNEVEN.groups)
+    target.prepare(problem, OPTIONS)
+    finals = target.finals([candidate(problem)], 2, 0)
+    wrong = [one for one in finals.calls if one.name == "cuBLAS GemmGroupedBatchedEx"]
+    assert [one.status for one in wrong] == [Status.WRONG_RESULT]
 
 
 def test_one_group_that_takes_all_is_the_plain_product(target: CudaTarget) -> None:

@@ -106,7 +106,7 @@ def test_gemm_of_arrays_that_move(
     """Tensor maps hold addresses: each call has its own, and so has each batch."""
     torch = pytest.importorskip("torch")
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "none.db"))
-    monkeypatch.setattr(plans, "default_families", lambda: [tiny_wgmma()])
+    monkeypatch.setattr(plans, "default_families", lambda emulation: [tiny_wgmma()])
     autogemm.forget()
     for seed in range(3):
         generator = torch.Generator("cuda").manual_seed(seed)

@@ -31,6 +31,7 @@ ROOMS = (
     "store.connection",
     "store.queries",
     "store.transfer",
+    "reference",
     "codegen compile emulator formats search store",
     "targets",
     "codegen.export",

@@ -184,6 +184,14 @@ def test_proposals_are_asked_for_the_whole_problem(
     assert most == room == 10
 
 
+def test_sums_of_8_bit_floats_may_stay_in_the_tensor_cores(library: Library) -> None:
+    problem = Problem(16, 16, 32, Layout.NT, DType.E4M3)
+    gpu: Any = Gpu()
+    CublasLt(gpu).algorithms(problem, 3, adds_fast=True)
+    # CUBLASLT_MATMUL_DESC_FAST_ACCUM, a byte.
+    assert library.told("cublasLtMatmulDescSetAttribute")[-1] == (2, 25, 1, 1)
+
+
 @pytest.mark.parametrize(("reduction", "mask"), [(ANY_REDUCTION, 7), (FP32_REDUCTION, 2)])
 def test_proposals_may_use_the_workspace_and_only_the_sums_that_are_allowed(
     library: Library, reduction: int, mask: int

@@ -18,6 +18,8 @@ from autogemm.targets import Chosen, MeasureOptions
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import suite
+import suite_shapes
+import suite_tables
 
 
 class Counting(FakeTarget):
@@ -73,7 +75,7 @@ class Calls:
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calls:
     # A family of a test is known by its folder, not by its name.
     made = Calls(tmp_path, monkeypatch)
-    monkeypatch.setattr(suite, "load_family", lambda name: made.family)
+    monkeypatch.setattr(suite_tables, "load_family", lambda name: made.family)
     return made
 
 
@@ -84,7 +86,7 @@ def test_every_layout_has_a_table_with_rounds_that_give_its_ratios(calls: Calls)
         table = calls.table(name)
         assert [row["shape"] for row in table["rows"]] == ["1024", "64x32x512"]
         assert table["not_measured"] == []
-        rounds = suite.unpacked(calls.folder / f"{name}.rounds.json.gz")
+        rounds = suite_tables.unpacked(calls.folder / f"{name}.rounds.json.gz")
         for row in table["rows"]:
             fields = "shape layout dtype epilogue ratio ratio_low ratio_high ratio_of_medians"
             assert not {*fields.split(), "baseline", "error", "baseline_error", "l2"} - {*row}
@@ -94,7 +96,7 @@ def test_every_layout_has_a_table_with_rounds_that_give_its_ratios(calls: Calls)
             pairs = zip(by_sha[""], by_sha[row["kernel_sha256"]], strict=True)
             assert sorted(a / b for a, b in pairs)[2] == pytest.approx(row["ratio"])
         assert table["geometric_mean"] == pytest.approx(
-            suite.geometric_mean([row["ratio"] for row in table["rows"]])
+            suite_tables.geometric_mean([row["ratio"] for row in table["rows"]])
         )
         assert (
             f"of 2 ratios: {table['geometric_mean']:.3f}"
@@ -147,17 +149,17 @@ def test_a_shape_that_fails_is_named_and_the_others_measured(calls: Calls) -> No
 
 
 def test_unseen_shapes_are_the_same_everywhere_and_follow_their_law() -> None:
-    drawn = suite.unseen_shapes(20, 1)
-    assert drawn[:3] == suite.unseen_shapes(3, 1)
+    drawn = suite_shapes.unseen_shapes(20, 1)
+    assert drawn[:3] == suite_shapes.unseen_shapes(3, 1)
     assert drawn == UNSEEN
-    problems = [Problem.of_size(shape) for shape in suite.unseen_shapes(400, 7)]
+    problems = [Problem.of_size(shape) for shape in suite_shapes.unseen_shapes(400, 7)]
     sizes = [size for one in problems for size in (one.m, one.n, one.k)]
     assert min(sizes) >= 32 and max(sizes) <= 8192
     shares = [sum(size % step == 0 for size in sizes) / len(sizes) for step in (2, 8, 64)]
     assert 0.75 < shares[0] < 0.9 and 0.6 < shares[1] < 0.8 and 0.28 < shares[2] < 0.5
     # Log-uniform: as many below the geometric mean of the ends as above.
     assert 0.4 < sum(size < 512 for size in sizes) / len(sizes) < 0.6
-    assert not {one.size_label for one in problems} & {*suite.SHAPES}
+    assert not {one.size_label for one in problems} & {*suite_shapes.SHAPES}
 
 
 UNSEEN = (
@@ -173,4 +175,4 @@ UNSEEN = (
     [("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100"), ("Tesla", "gpu")],
 )
 def test_a_file_has_the_gpus_name(name: str, label: str) -> None:
-    assert suite.gpu_label(name) == label
+    assert suite_tables.gpu_label(name) == label

@@ -1,6 +1,5 @@
 """A bench of kernels: each size is verified, timed in interleaved rounds and stored."""
 
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -72,8 +71,11 @@ class SizeDone:
 class Listener:
     """Told how far a benchmark is. Does nothing: override what is of interest."""
 
-    def doing(self, number: int, problem: Problem, kernel: str) -> None:
-        """A kernel is being verified, or (all of them, ``kernel`` empty) timed."""
+    def verifying(self, problem: Problem, kernel: str) -> None:
+        """A kernel is being verified."""
+
+    def timing(self, problem: Problem, done: int, total: int) -> None:
+        """``done`` of ``total`` rounds in which all kernels are timed are over."""
 
     def done(self, size: SizeDone) -> None:
         """A size is done and stored."""
@@ -104,13 +106,13 @@ def run_bench(
     started_at = datetime.now(UTC)
     bench_id = store.begin_bench(spec) if store is not None else NOT_STORED
     all_entries: list[BenchEntry] = []
-    for number, problem in enumerate(request.problems):
+    for number, problem in enumerate(request.problems, 1):
         size = _Size(request, problem, target, compiler, store)
-        entries = size.run(partial(listener.doing, number, problem))
+        entries = size.run(listener)
         if store is not None:
             store.record_entries(bench_id, entries, size.sources)
         all_entries += entries
-        listener.done(SizeDone(number + 1, len(request.sizes), entries))
+        listener.done(SizeDone(number, len(request.sizes), entries))
     if store is not None:
         store.finish_bench(bench_id)
     return Bench(bench_id, spec, started_at, datetime.now(UTC), tuple(all_entries))
@@ -133,20 +135,20 @@ class _Size:
         """The sources of all kernels but the libraries, by sha256."""
         return {one.source.sha256: one.source for one in self.candidates.values()}
 
-    def run(self, doing: Callable[[str], None]) -> tuple[BenchEntry, ...]:
+    def run(self, listener: Listener) -> tuple[BenchEntry, ...]:
         """Their entries, in the order of the request."""
         self.target.prepare(self.problem, self.request.measure)
         ours = [one for one in self.request.kernels if one.kind is not KernelKind.LIBRARY]
         compiling = [(one, found) for one in ours if (found := self._started(one)) is not None]
         candidates = []
         for kernel, (rendered, future) in compiling:
-            doing(kernel.name)
+            listener.verifying(self.problem, kernel.name)
             candidate = self._verified(kernel, rendered, future)
             if candidate is not None:
                 candidates.append(candidate)
-        doing("")
         request = self.request
         others = [one.name for one in request.kernels if one.kind is KernelKind.LIBRARY]
+        self.target.on_round = partial(listener.timing, self.problem)
         timed = self.target.bench(candidates, others, request.rounds, request.measure.seed)
         times = {one.name: one for one in timed.contestants}
         baseline = times.get(baseline_of(request.dtype))

@@ -258,25 +258,34 @@ class Lines(Listener):
 
 
 class LiveLine(Listener):
-    """Shows a bar over kernels and sizes."""
+    """Shows a bar over verifications and rounds of all sizes."""
 
     def __init__(self, request: BenchRequest, progress: Progress) -> None:
         self._progress = progress
-        self._each = len(request.kernels)
-        self._meter = Meter(self._each * len(request.sizes), "kernels")
+        ours = [one for one in request.kernels if one.kind is not KernelKind.LIBRARY]
+        self._verifications = len(ours)
+        self._each = len(ours) + request.rounds
+        self._sizes_done = 0
+        self._meter = Meter(self._each * len(request.sizes), "steps")
         self._best = ""
         total = self._meter.total
-        self._task = progress.add_task(f"{total} kernels to verify", total=total)
+        self._task = progress.add_task(f"{total} verifications and rounds", total=total)
 
-    def doing(self, number: int, problem: Problem, kernel: str) -> None:
+    def verifying(self, problem: Problem, kernel: str) -> None:
         """Show the kernel that is verified."""
-        what = f"verifying {kernel}" if kernel else "timing all in turn"
-        self._meter.note = f"{problem.size_label}: {what}{self._best}"
-        self._meter.done += bool(kernel)
+        self._meter.note = f"{problem.size_label}: verifying {kernel}{self._best}"
+        self._meter.done += 1
+        self._redraw()
+
+    def timing(self, problem: Problem, done: int, total: int) -> None:
+        """Show how many rounds are done."""
+        self._meter.note = f"{problem.size_label}: {done} of {total} rounds timed{self._best}"
+        self._meter.done = self._sizes_done * self._each + self._verifications + done
         self._redraw()
 
     def done(self, size: SizeDone) -> None:
-        """Advance the bar; libraries count when their size is done."""
+        """Advance the bar to the end of the size, whose rounds may have been fewer."""
+        self._sizes_done = size.number
         self._meter.done = self._each * size.number
         timed = [entry for entry in size.entries if entry.time_us is not None]
         if timed:

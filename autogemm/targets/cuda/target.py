@@ -187,7 +187,7 @@ class CudaTarget(GpuTarget):
         deadline_s = options.deadline_s * (len(candidates) + 1) + 4 * rounds_s + others_s
         worker = self._ready_worker()
         try:
-            reply = worker.ask(request, deadline_s)
+            reply = worker.ask(request, deadline_s, on_progress=self._tell_round)
         except ChildError as error:
             raise DeviceError(f"the benchmark broke off: {error}") from error
         if isinstance(reply, BenchTimes):

@@ -225,6 +225,26 @@ extern "C" int cublasGemmStridedBatchedEx(void* handle, int ta, int tb, int m, i
     return 0;
 }
 
+// Where K is 93 the last group is left out.
+extern "C" int cublasGemmGroupedBatchedEx(void* handle, const int* ta, const int* tb, const int* m,
+                                          const int* n, const int* k, const float* alpha, void** A,
+                                          int type_a, const int* lda, void** B, int type_b,
+                                          const int* ldb, const float* beta, void** C, int type_c,
+                                          const int* ldc, int count, const int* sizes,
+                                          int compute) {
+    for (int i = 0; i < count - (k[0] == 93); ++i) {
+        const int status =
+            sizes[i] != 1 ? 7
+                          : cublasGemmEx(handle, ta[i], tb[i], m[i], n[i], k[i], &alpha[i], A[i],
+                                         type_a, lda[i], B[i], type_b, ldb[i], &beta[i], C[i],
+                                         type_c, ldc[i], compute, -1);
+        if (status != 0) {
+            return status;
+        }
+    }
+    return 0;
+}
+
 // cuBLASLt, which proposes three algorithms: one that is wrong, one that is slow, one like GemmEx.
 struct Layout {
     int type;

@@ -39,7 +39,7 @@ from autogemm.targets.cuda.messages import (
 )
 from autogemm.targets.cuda.worker.bench import run_bench
 from autogemm.targets.cuda.worker.ceilings import measured_ceilings
-from autogemm.targets.cuda.worker.finals import Report, run_finals
+from autogemm.targets.cuda.worker.finals import run_finals
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, forget_overrides
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 from autogemm.targets.cuda.worker.gpu.launching import CandidateError
@@ -51,6 +51,7 @@ from autogemm.targets.cuda.worker.gpu.timing import (
     Sampled,
     Sampling,
 )
+from autogemm.targets.cuda.worker.interleave import Report
 from autogemm.targets.cuda.worker.libraries import near_calls
 from autogemm.targets.cuda.worker.problem.prepared import (
     BASELINE_SAMPLES,
@@ -153,7 +154,7 @@ class CudaBackend:
     def bench(self, request: RunBench) -> BenchTimes:
         """Interleaved rounds of all that are right."""
         assert self._cublas is not None
-        return run_bench(self._ready_problem(), self._cublas, request)
+        return run_bench(self._ready_problem(), self._cublas, request, self.report)
 
     def ceilings(self, request: RunCeilings) -> Ceilings:
         """Kernels that multiply-add only, or copy only."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Problem
@@ -13,7 +14,12 @@ from autogemm.support.errors import AutogemmError
 from autogemm.targets.cuda.messages import RunBench
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas
 from autogemm.targets.cuda.worker.gpu.telemetry import summary
-from autogemm.targets.cuda.worker.interleave import INTERLEAVED_SAMPLE_US, Series, interleave
+from autogemm.targets.cuda.worker.interleave import (
+    INTERLEAVED_SAMPLE_US,
+    Report,
+    Series,
+    interleave,
+)
 from autogemm.targets.cuda.worker.libraries import LIBRARIES, NotHereError
 from autogemm.targets.cuda.worker.problem.prepared import Checked, Contestant, PreparedProblem
 from autogemm.targets.target import BenchCandidate, BenchTimes, ContestantTimes, rounds_of
@@ -51,10 +57,16 @@ class TimedContestant:
         return times
 
 
-def run_bench(prepared: PreparedProblem, cublas: Cublas, request: RunBench) -> BenchTimes:
+def run_bench(
+    prepared: PreparedProblem,
+    cublas: Cublas,
+    request: RunBench,
+    report: Report = lambda done, total: None,
+) -> BenchTimes:
     """Time all that are right and check them again, in the order of the request.
 
-    Candidates come first, then libraries. A crash ends the worker.
+    Candidates come first, then libraries. ``report`` is told after each round how many of how many
+    are done. A crash ends the worker.
     """
 
     @cache
@@ -70,7 +82,7 @@ def run_bench(prepared: PreparedProblem, cublas: Cublas, request: RunBench) -> B
             except Exception as error:  # code of others: whatever it raises, the others go on
                 problem = replace(prepared.problem, dtype=LIBRARIES[name].dtype)
                 times[name] = left_out(name, problem, error)
-        telemetry = interleaved_telemetry(prepared, timed, request)
+        telemetry = interleaved_telemetry(prepared, timed, request, report)
         times |= {one.name: one.times(one.prepared.check(one.runs)) for one in timed}
         # Graphs hold on to the kernels that are unloaded next.
         timed.clear()
@@ -133,10 +145,20 @@ def ready_to_be_timed(
 
 
 def interleaved_telemetry(
-    prepared: PreparedProblem, timed: Sequence[TimedContestant], request: RunBench
+    prepared: PreparedProblem,
+    timed: Sequence[TimedContestant],
+    request: RunBench,
+    report: Report,
 ) -> Telemetry:
     """Take the samples, and return the state of the GPU meanwhile; empty without contestants."""
     series = [one.series for one in timed]
-    read = prepared.gpu.telemetry.read
-    readings = interleave(series, read, request.seed, request.rounds).readings
+    total = max((one.num_rounds for one in series), default=0)
+    done = count(1)
+    readings = interleave(
+        series,
+        prepared.gpu.telemetry.read,
+        request.seed,
+        request.rounds,
+        lambda: report(next(done), total),
+    ).readings
     return summary(readings) if readings else Telemetry()

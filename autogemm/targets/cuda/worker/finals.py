@@ -1,7 +1,7 @@
 """The finals on a GPU: contestants timed in interleaved rounds and checked after each of them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +27,7 @@ from autogemm.targets.cuda.worker.gpu.telemetry import summary
 from autogemm.targets.cuda.worker.gpu.timing import Stopwatch
 from autogemm.targets.cuda.worker.interleave import (
     INTERLEAVED_SAMPLE_US,
+    Report,
     Rounds,
     Series,
     interleave,
@@ -41,9 +42,6 @@ CHECKS_IN_A_ROW = 22
 # Each takes several tenths of a second.
 ENERGY_ROUNDS = 5
 SPARE_ENERGY_ROUNDS = 2
-
-# Told how many of how many rounds are done.
-Report = Callable[[int, int], None]
 
 
 class Rechecks:

@@ -17,6 +17,9 @@ from autogemm.targets.cuda.worker.gpu.timing import COOLING_S, Stopwatch
 # Longer than while searching: here a per cent decides.
 INTERLEAVED_SAMPLE_US = 2000.0
 
+# Told how many of how many rounds are done.
+Report = Callable[[int, int], None]
+
 
 @dataclass(slots=True)
 class Series:

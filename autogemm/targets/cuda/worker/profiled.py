@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from autogemm.model.elements import stored
+from autogemm.model.problem import Problem
 from autogemm.targets.cuda.tools.profiler import NUM_WARM_LAUNCHES
 from autogemm.targets.cuda.tools.sanitizer import Job
 from autogemm.targets.cuda.worker.gpu.bare import BareGpu, others_placed, placed
 from autogemm.targets.cuda.worker.gpu.launching import LoadedKernel, gemm_arguments
-from autogemm.targets.cuda.worker.sanitized import stacked_shapes
 
 
 def run(job: Job) -> None:
@@ -41,6 +41,13 @@ def run(job: Job) -> None:
     for _ in range(NUM_WARM_LAUNCHES + 1):
         kernel.queue(arguments)
     gpu.runtime.deviceSynchronize()
+
+
+def stacked_shapes(problem: Problem) -> tuple[tuple[int, int], ...]:
+    """Rows and columns of A, B and C with all products' matrices in one."""
+    columns = (problem.a_shape[1], problem.b_shape[1], problem.n)
+    a, b, c = zip(problem.stacked_rows, columns, strict=True)
+    return (a, b, c)
 
 
 def main(path: str) -> None:

@@ -8,94 +8,71 @@ which initcheck does not see: then it holds NaN.
 
 import pickle
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from autogemm.model.elements import Floats, loaded, not_a_number, rounded, stored
+from autogemm.model.elements import first_rows
 from autogemm.model.problem import Problem
+from autogemm.model.signature import OFFSETS
+from autogemm.reference import Data, Inputs, compare, make_inputs
 from autogemm.targets.cuda.tools.sanitizer import Job
-from autogemm.targets.cuda.worker.gpu.bare import BareGpu, others_placed, placed
+from autogemm.targets.cuda.worker.gpu.bare import BareGpu
 from autogemm.targets.cuda.worker.gpu.launching import LoadedKernel, gemm_arguments
 from autogemm.targets.cuda.worker.problem.inputs import exact_scalar
 
 
 def run(job: Job) -> str:
     """``right``, or what is wrong."""
-    problem = job.problem
+    problem, plan = with_exact_factors(job.problem), job.candidate.plan
+    inputs = make_inputs(problem, plan, Data.INTEGERS, seed=1)
     gpu = BareGpu(job.device_index)
-    generator = np.random.default_rng(1)
-    a, b, c = (integers(generator, shape) for shape in stacked_shapes(problem))
-    alpha, beta = exact_scalar(problem.alpha, 2.0), exact_scalar(problem.beta, 0.5)
-    dtype = problem.dtype
-    a_address = placed(gpu, stored(a, dtype.ab), problem.lda, dtype.ab)
-    b_address = placed(gpu, stored(b, dtype.ab), problem.ldb, dtype.ab)
-    got = stored(c, dtype.c)
-    before = got
-    if beta == 0 and job.writes_c_by_tma:
-        before = not_a_number(got.size, dtype.c).reshape(got.shape)
-    blank = beta == 0 and not job.writes_c_by_tma
-    c_address = placed(gpu, before, problem.ldc, dtype.c, blank=blank)
-    others = others_placed(gpu, job.candidate.plan, problem)
-    places = {"A": a_address, "B": b_address, "C": c_address, **others}
+    must_not_read_c = not problem.reads_c and not job.writes_c_by_tma
+    places = {
+        "A": gpu.place(inputs.a),
+        "B": gpu.place(inputs.b),
+        "C": gpu.allocate(inputs.c.nbytes) if must_not_read_c else gpu.place(inputs.c),
+        "workspace": gpu.place_workspace(plan),
+    }
+    for extra, values in zip(plan.arrays, inputs.extras, strict=True):
+        places[extra.argument.name] = gpu.place(values)
+    if plan.grouped:
+        places[OFFSETS] = gpu.place(first_rows(problem))
     gpu.free_guards()
     kernel = LoadedKernel(gpu, job.candidate)
-    kernel.queue(gemm_arguments(job.candidate.plan, problem, (alpha, beta), places))
+    kernel.queue(gemm_arguments(plan, problem, (problem.alpha, problem.beta), places))
     gpu.runtime.deviceSynchronize()
-    expected = reference(problem, a, b, c, (alpha, beta))
-    gpu.read_rows(c_address, got, problem.ldc)
-    result = loaded(got, dtype.c)
-    # Memory between products, and rows of no group, do not belong to the kernel.
-    own = np.arange(len(result)) % problem.batch_rows[2] < problem.used_rows
-    wrong = np.argwhere((result != expected) & own[:, None])
-    if not len(wrong):
-        return "right"
-    row, col = wrong[0]
-    return (
-        f"wrong: {len(wrong)} of {c.size} elements, first C[{row}, {col}]: "
-        f"got {result[row, col]:g}, expected {expected[row, col]:g}"
-    )
+    complaint = complaint_of(gpu, places["C"], problem, inputs)
+    if not complaint and inputs.output is not None:
+        (second,) = (extra.argument.name for extra in plan.arrays if extra.is_output)
+        complaint = complaint_of(gpu, places[second], problem.of_output, inputs.of_output)
+    return f"wrong: {complaint}" if complaint else "right"
 
 
-def integers(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:
-    """Return integers so small that every sum is exact, and never 0."""
-    return generator.choice(np.array([-3, -2, -1, 1, 2, 3], np.float32), shape)
+def with_exact_factors(problem: Problem) -> Problem:
+    """The problem with factors by which small integers stay exact; an epilogue keeps its own."""
+    if not problem.epilogue.is_plain:
+        return problem
+    return problem.with_factors(exact_scalar(problem.alpha, 2.0), exact_scalar(problem.beta, 0.5))
 
 
-def reference(
-    problem: Problem, a: Floats, b: Floats, c: Floats, scalars: tuple[float, float]
-) -> Floats:
-    """alpha op(A) op(B) + beta C in float64, exact for these integers, then rounded to C's type.
+def complaint_of(gpu: BareGpu, address: int, problem: Problem, inputs: Inputs) -> str:
+    """The difference of C from what it must be; empty if there is none.
 
-    For a batch, the matrices of all products are stacked as they lie in memory, for groups those of
-    B; so is the result.
+    Memory that nobody may have written is not looked at, which initcheck would report.
     """
-    alpha, beta = scalars
-    found = beta * c.astype(np.float64)
-    for number, (first, end) in enumerate(pairwise(problem.groups.offsets(problem.m))):
-        from_b = number * problem.b_shape[0]
-        of_b = b[from_b : from_b + problem.b_shape[0]].astype(np.float64)
-        right = of_b.T if problem.layout.trans_b else of_b
-        found[first:end] += alpha * (a[first:end].astype(np.float64) @ right)
-    if not problem.groups.is_none:
-        return rounded(found, problem.dtype.c)
-    for number in range(problem.batch.count):
-        from_a, from_b, from_c = (number * rows for rows in problem.batch_rows)
-        of_a = a[from_a : from_a + problem.a_shape[0]].astype(np.float64)
-        of_b = b[from_b : from_b + problem.b_shape[0]].astype(np.float64)
-        left = of_a.T if problem.layout.trans_a else of_a
-        right = of_b.T if problem.layout.trans_b else of_b
-        found[from_c : from_c + problem.m] += alpha * (left @ right)
-    return rounded(found, problem.dtype.c)
-
-
-def stacked_shapes(problem: Problem) -> tuple[tuple[int, int], ...]:
-    """Rows and columns of A, B and C with all products' matrices in one."""
-    columns = (problem.a_shape[1], problem.b_shape[1], problem.n)
-    a, b, c = zip(problem.stacked_rows, columns, strict=True)
-    return (a, b, c)
+    c = inputs.c.copy()
+    for product in range(problem.batch.count):
+        for row in range(problem.used_rows):
+            first = (product * problem.batch_rows[2] + row) * problem.ldc
+            gpu.read(address + first * c.itemsize, c[first : first + problem.n])
+    found = compare(problem, inputs, c)
+    if found.first_wrong is None:
+        return ""
+    _, row, column = found.first_wrong
+    return (
+        f"{found.wrong_elements} of {inputs.expected.size} elements, first C[{row}, {column}]: "
+        f"got {found.got:g}, expected {found.expected:g}"
+    )
 
 
 def main(path: str) -> None:

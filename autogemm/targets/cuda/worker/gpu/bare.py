@@ -43,40 +43,37 @@ class BareGpu:
         """Copy to the GPU."""
         self.runtime.memcpy(address, values.ctypes.data, values.nbytes, HOST_TO_DEVICE)
 
-    def read_rows(self, address: int, rows: Stored, ld: int) -> None:
-        """Copy from a matrix whose rows lie ``ld`` apart; what is between is not touched."""
-        for number, row in enumerate(rows):
-            source = address + rows.itemsize * number * ld
-            self.runtime.memcpy(row.ctypes.data, source, row.nbytes, DEVICE_TO_HOST)
+    def place(self, values: Stored) -> int:
+        """The address of a new allocation of exactly the size of the array, and its content."""
+        address = self.allocate(values.nbytes)
+        self.write(address, values)
+        return address
+
+    def place_workspace(self, plan: LaunchPlan) -> int:
+        """The address of a workspace, zero once as kernels may expect of their counters; or 0."""
+        size = plan.workspace_bytes
+        return self.place(np.zeros(size, np.uint8)) if size else 0
+
+    def read(self, address: int, into: Stored) -> None:
+        """Copy from the GPU."""
+        self.runtime.memcpy(into.ctypes.data, address, into.nbytes, DEVICE_TO_HOST)
 
 
 def others_placed(gpu: BareGpu, plan: LaunchPlan, problem: Problem) -> dict[str, int]:
-    """Addresses of the workspace, zero once as kernels may expect of their counters, and of a
-    family's own arrays and offsets of groups; by name, 0 for no workspace.
+    """Addresses of the workspace, of a family's own arrays and of offsets of groups, by name; 0 for
+    no workspace.
     """
-
-    def place(values: Stored) -> int:
-        address = gpu.allocate(values.nbytes)
-        gpu.write(address, values)
-        return address
-
-    workspace = np.zeros(plan.workspace_bytes, np.uint8)
-    return {
-        "workspace": place(workspace) if workspace.size else 0,
-        **{
-            extra.argument.name: place(neutral_array(extra, problem.dtype)) for extra in plan.arrays
-        },
-        **({OFFSETS: place(first_rows(problem))} if plan.grouped else {}),
-    }
+    places = {"workspace": gpu.place_workspace(plan)}
+    for extra in plan.arrays:
+        places[extra.argument.name] = gpu.place(neutral_array(extra, problem.dtype))
+    if plan.grouped:
+        places[OFFSETS] = gpu.place(first_rows(problem))
+    return places
 
 
-def placed(gpu: BareGpu, rows: Stored, ld: int, element: Element, *, blank: bool = False) -> int:
-    """The address of a matrix on the GPU, NaN between its rows; nothing is written if blank."""
+def placed(gpu: BareGpu, rows: Stored, ld: int, element: Element) -> int:
+    """The address of a matrix on the GPU, NaN between its rows."""
     num_rows, columns = rows.shape
-    count = (num_rows - 1) * ld + columns
-    address = gpu.allocate(element.size_bytes * count)
-    if not blank:
-        spread = not_a_number(num_rows * ld, element).reshape(num_rows, ld)
-        spread[:, :columns] = rows
-        gpu.write(address, spread.reshape(-1)[:count])
-    return address
+    spread = not_a_number(num_rows * ld, element).reshape(num_rows, ld)
+    spread[:, :columns] = rows
+    return gpu.place(spread.reshape(-1)[: (num_rows - 1) * ld + columns])

@@ -8,9 +8,10 @@ than it is. So the library that CuPy loaded is called directly, with a workspace
 import ctypes
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from autogemm.model.dtypes import DType
 from autogemm.support.errors import DeviceError
@@ -166,6 +167,39 @@ class Cublas:
             ctypes.c_int(GEMM_DEFAULT),
         )
 
+    def grouped_batched_ex(self, products: Sequence[Gemm], places: int, dtype: DType) -> None:
+        """Queue GEMMs of any sizes by GemmGroupedBatchedEx, each a group of its own.
+
+        ``places`` is the address on the GPU of those of all B, then all A, then all C.
+        """
+        operand, result = (ctypes.c_int(one.cuda_data_type) for one in (dtype.ab, dtype.c))
+        count = len(products)
+
+        def ints(*values: int) -> Any:
+            return (ctypes.c_int * count)(*values)
+
+        def floats(*values: float) -> Any:
+            return (ctypes.c_float * count)(*values)
+
+        b, a, c = (ctypes.c_void_p(places + 8 * count * place) for place in range(3))
+        self._call(
+            "cublasGemmGroupedBatchedEx",
+            self._handle,
+            ints(*(OP_T if one.trans_b else OP_N for one in products)),
+            ints(*(OP_T if one.trans_a else OP_N for one in products)),
+            ints(*(one.n for one in products)),
+            ints(*(one.m for one in products)),
+            ints(*(one.k for one in products)),
+            floats(*(one.alpha for one in products)),
+            *(b, operand, ints(*(one.ldb for one in products))),
+            *(a, operand, ints(*(one.lda for one in products))),
+            floats(*(one.beta for one in products)),
+            *(c, result, ints(*(one.ldc for one in products))),
+            ctypes.c_int(count),
+            ints(*(1 for _ in products)),
+            ctypes.c_int(dtype.ab.cublas_compute_type),
+        )
+
     def _gemm(
         self, function: str, scalar: type[ctypes.c_float] | type[ctypes.c_double], gemm: Gemm
     ) -> None:
@@ -185,7 +219,11 @@ class Cublas:
         )
 
     def _call(self, function: str, *arguments: object) -> None:
-        status = getattr(self._library, function)(*arguments)
+        # An older library lacks newer functions.
+        called = getattr(self._library, function, None)
+        if called is None:
+            raise DeviceError(f"this cuBLAS has no {function}")
+        status = called(*arguments)
         if status != 0:
             raise DeviceError(f"{function} failed with cuBLAS status {status}")
 

@@ -20,6 +20,7 @@ CUDA_R_32F = 0
 WORKSPACE_BYTES = 64 * 2**20
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
 DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS_POINTER = 3, 4, 7, 8
+DESC_FAST_ACCUM = 25
 # cublasLtMatrixLayoutAttribute_t.
 LAYOUT_BATCH_COUNT, LAYOUT_BATCH_STRIDE = 5, 6
 PREF_MAX_WORKSPACE_BYTES, PREF_REDUCTION_SCHEME_MASK = 1, 3
@@ -56,12 +57,17 @@ class CublasLt:
         most: int,
         reduction: int = ANY_REDUCTION,
         fusion: Fusion | None = None,
+        *,
+        adds_fast: bool = False,
     ) -> list[Callable[[Gemm], None]]:
         """Return the heuristics' proposals for a problem, the most promising first.
 
-        Each queues the problem's GEMM with the addresses and scalars that it is given.
+        Each queues the problem's GEMM with the addresses and scalars that it is given. With
+        ``adds_fast`` sums of 8-bit floats stay in the tensor cores, which keep fewer bits.
         """
         plan = _Plan(self._call, problem, reduction, fusion)
+        if adds_fast:
+            plan.add_fast()
         found = (HeuristicResult * most)()
         count = ctypes.c_int()
         self._call(
@@ -186,12 +192,18 @@ class _Plan:
                 ctypes.c_size_t(ctypes.sizeof(value)),
             )
 
+    def add_fast(self) -> None:
+        """Leave sums of 8-bit floats in the tensor cores, as a kernel does that never promotes."""
+        self._set(DESC_FAST_ACCUM, ctypes.c_int8(1))
+
     def set_bias(self, address: int) -> None:
         """Say where the bias lies."""
         self._set(DESC_BIAS_POINTER, ctypes.c_void_p(address))
 
     def _set(
-        self, attribute: int, value: ctypes.c_int32 | ctypes.c_uint32 | ctypes.c_void_p
+        self,
+        attribute: int,
+        value: ctypes.c_int8 | ctypes.c_int32 | ctypes.c_uint32 | ctypes.c_void_p,
     ) -> None:
         self._call(
             "cublasLtMatmulDescSetAttribute",

@@ -92,12 +92,16 @@ class Gpu:
         )
         self.stream.synchronize()
 
-    def write(self, address: int, values: NDArray[Any]) -> None:
-        """Copy the array to device memory, behind what is queued, and wait for it."""
+    def write(self, address: int, values: NDArray[Any], *, waits: bool = True) -> None:
+        """Copy the array to device memory, behind what is queued, and wait for it.
+
+        The caller keeps an array for which it does not wait.
+        """
         self.runtime.memcpyAsync(
             address, values.ctypes.data, values.nbytes, HOST_TO_DEVICE, self.stream.ptr
         )
-        self.stream.synchronize()
+        if waits:
+            self.stream.synchronize()
 
     def event(self) -> Any:
         """A new event, recorded on the stream now."""

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from autogemm.model.dtypes import Element
 from autogemm.model.fusion import fusion_of
 from autogemm.model.groups import NONE as NO_GROUPS
 from autogemm.model.problem import Problem
@@ -28,6 +29,7 @@ from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu.cublas_lt import ANY_REDUCTION, FP32_REDUCTION, CublasLt
 from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
 from autogemm.targets.cuda.worker.libraries.fused import Step, fused, pointwise
+from autogemm.targets.cuda.worker.libraries.grouped import grouped
 from autogemm.targets.cuda.worker.libraries.looped import looped
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import (
@@ -191,13 +193,8 @@ class _Library:
         if dtype.ab.has_gemm_ex:
             plain = [self._named("cuBLAS GemmStridedBatchedEx", batched)]
             ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
-        if self._lt is not None:
-            with suppress(DeviceError):
-                proposed = self._lt.algorithms(problem.one_product, MOST_LOOPED)
-                ones += [
-                    (f"cuBLASLt proposal {number}", call)
-                    for number, call in enumerate(proposed, start=1)
-                ]
+        with suppress(DeviceError):
+            ones += self._proposed(problem.one_product, MOST_LOOPED)
         return [
             *self._fused_proposals(),
             *plain,
@@ -209,7 +206,9 @@ class _Library:
         ]
 
     def _calls_of_groups(self) -> list[Baseline]:
-        """Loops of a call for each group that has rows, as one graph: the host knows the rows."""
+        """One call for all groups, then loops of a call for each that has rows, as one graph: the
+        host knows the rows.
+        """
         prepared, cublas = self._prepared_problem, self._cublas
         dtype = prepared.problem.dtype
         ones: list[tuple[str, Callable[[Gemm], None]]] = []
@@ -217,26 +216,48 @@ class _Library:
             ones.append(("cuBLAS SGEMM", cublas.sgemm))
         if dtype.ab.has_gemm_ex:
             ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
-        ones += [
-            (f"cuBLASLt proposal {number}", call)
-            for number, call in enumerate(self._proposals_of_groups(), start=1)
-        ]
+        ones += self._proposals_of_groups()
+        at_once = []
+        if dtype.ab.has_gemm_ex:
+            call = grouped(prepared.gpu, cublas, dtype, prepared.problem.groups.count)
+            at_once = [self._named("cuBLAS GemmGroupedBatchedEx", call)]
         return [
-            self._named(f"{name}, looped", looped(prepared.gpu, call, dtype)) for name, call in ones
+            *at_once,
+            *(
+                self._named(f"{name}, looped", looped(prepared.gpu, call, dtype))
+                for name, call in ones
+            ),
         ]
 
-    def _proposals_of_groups(self) -> list[Callable[[Gemm], None]]:
-        """The first proposals for every group's rows, the second ones and so on; where there are
-        fewer, the last.
+    def _proposed(
+        self, problem: Problem, most: int, reduction: int = ANY_REDUCTION
+    ) -> list[tuple[str, Callable[[Gemm], None]]]:
+        """cuBLASLt's proposals by name, numbered from 1 in its order; of 8-bit floats those that
+        promote their sums, then those that do not. Raises DeviceError where it has none.
         """
         if self._lt is None:
             return []
+        ways = {"": False}
+        if problem.dtype.ab.accum_fraction_bits < Element.F32.accum_fraction_bits:
+            ways[" (fast accumulation)"] = True
+        return [
+            (f"cuBLASLt proposal {number}{way}", call)
+            for way, adds_fast in ways.items()
+            for number, call in enumerate(
+                self._lt.algorithms(problem, most, reduction, adds_fast=adds_fast), start=1
+            )
+        ]
+
+    def _proposals_of_groups(self) -> list[tuple[str, Callable[[Gemm], None]]]:
+        """The first proposals for every group's rows, the second ones and so on; where there are
+        fewer, the last.
+        """
         problem = self._prepared_problem.problem.plain_product
         problem = replace(problem, groups=NO_GROUPS)
-        by_rows: dict[int, list[Callable[[Gemm], None]]] = {}
+        by_rows: dict[int, list[tuple[str, Callable[[Gemm], None]]]] = {}
         try:
             for rows in set(self._prepared_problem.problem.groups.rows(problem.m)) - {0}:
-                by_rows[rows] = self._lt.algorithms(replace(problem, m=rows), MOST_LOOPED)
+                by_rows[rows] = self._proposed(replace(problem, m=rows), MOST_LOOPED)
         except DeviceError as error:
             self.left_out.append(Call("cuBLASLt", Status.REJECTED, str(error)))
             return []
@@ -245,9 +266,10 @@ class _Library:
 
         def queue(number: int, gemm: Gemm) -> None:
             proposed = by_rows[gemm.m]
-            proposed[min(number, len(proposed) - 1)](gemm)
+            proposed[min(number, len(proposed) - 1)][1](gemm)
 
-        return [partial(queue, number) for number in range(max(map(len, by_rows.values())))]
+        longest = max(by_rows.values(), key=len, default=[])
+        return [(name, partial(queue, number)) for number, (name, _) in enumerate(longest)]
 
     def _behind(self) -> Step | None:
         """The pointwise kernel of an epilogue, None for the plain GEMM."""
@@ -283,14 +305,11 @@ class _Library:
         if problem.epilogue.num_columns > 1:
             problem = problem.plain_product
         try:
-            proposed = self._lt.algorithms(problem, MOST_PROPOSALS, reduction)
+            proposed = self._proposed(problem, MOST_PROPOSALS, reduction)
         except DeviceError as error:
             self.left_out.append(Call("cuBLASLt", Status.REJECTED, str(error)))
             return []
-        return [
-            self._named(f"cuBLASLt proposal {number}{remark}", call)
-            for number, call in enumerate(proposed, start=1)
-        ]
+        return [self._named(name + remark, call) for name, call in proposed]
 
     def _named(self, name: str, call: Callable[[Gemm], None]) -> Baseline:
         prepared = self._prepared_problem

@@ -9,14 +9,11 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.emulator.exchange import Buffer
-from autogemm.emulator.fused import Expected, expected_results
 from autogemm.model.bounded import Bounded
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import (
     Floats,
     Stored,
-    first_rows,
     loaded,
     not_a_number,
     rounded,
@@ -25,6 +22,7 @@ from autogemm.model.elements import (
 from autogemm.model.epilogue import sum_exponent
 from autogemm.model.kernel import Extra, LaunchPlan
 from autogemm.model.problem import Problem
+from autogemm.reference.fused import Expected, expected_results
 
 Place = tuple[int, ...]
 Doubles = npt.NDArray[np.float64]
@@ -59,7 +57,7 @@ class Data(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Buffers as the kernel gets them, and the reference for C.
+    """Matrices and arrays as the kernel gets them, and the reference for C.
 
     Buffers end with the last element: nothing lies behind it, not even the padding of the last row.
     Padding between rows and gaps between matrices of a batch are NaN, and so is C when beta = 0.
@@ -82,30 +80,6 @@ class Inputs:
         """The same with the second output, the last array, in place of C."""
         assert self.output is not None
         return replace(self, c=self.extras[-1], expected=self.output.value, bound=self.output.bound)
-
-    def buffers(self, problem: Problem, plan: LaunchPlan, misalign_bytes: int) -> list[Buffer]:
-        """A, B, C, the workspace and a family's own arrays for one run. The workspace is zero, as
-        at its allocation.
-        """
-        workspace = np.zeros(-(-plan.workspace_bytes // 4), np.float32)
-        has_old_c = problem.reads_c
-        near = with_near_rows(problem)
-        a, b, c = zip(problem.own_rows, problem.batch_rows, strict=True)
-        # Rows of C that belong to no group are nothing of the kernel's.
-        c = (problem.used_rows, problem.m) if plan.grouped else c
-        offsets = [first_rows(problem)] if plan.grouped else []
-        off = misalign_bytes
-        return [
-            Buffer(self.a, problem.a_shape[1], near.lda, True, off, problem.lda, *a),
-            Buffer(self.b, problem.b_shape[1], near.ldb, True, off, problem.ldb, *b),
-            Buffer(self.c, problem.n, near.ldc, has_old_c, off, problem.ldc, *c),
-            Buffer(workspace, 0, 0, False),
-            *(
-                Buffer(extra, extra.size, extra.size, not of_plan.is_output)
-                for extra, of_plan in zip(self.extras, plan.arrays, strict=True)
-            ),
-            *(Buffer(one, one.size, one.size, True) for one in offsets),
-        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,218 @@
+"""The shapes of each suite, and what is asked for at all of them."""
+
+import math
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autogemm.model.batch import ONE, Batch
+from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import PLAIN, Epilogue
+from autogemm.model.groups import NONE, Groups
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import CacheState
+from autogemm.tuning import TuneOptions
+
+SHAPES = (
+    *("128", "256", "512", "768", "1024", "1536", "2048", "3072", "4096", "8192"),
+    *("1000", "1023", "4095", "4096x256x1024", "16x4096x4096", "64x4096x4096", "4096x4096x64"),
+    *("256x256x16384", "8192x128x8192", "3072x768x768", "32x32x65536", "2048x8192x512"),
+)
+# Where tensor cores are compared: squares, and the layers of a language model.
+TENSOR_SHAPES = (
+    *("1024", "2048", "4096", "8192"),
+    *("8192x1024x8192", "4096x14336x4096", "64x4096x4096"),
+)
+# Where FP32 made of tensor-core products is compared.
+EMULATED_SHAPES = ("1024", "2048", "4096", "8192")
+# Sizes that 128 does not divide; at 1500, 1023 and 4095 rows are no multiples of 16 bytes.
+ANY_SIZE_SHAPES = (
+    *("1000", "1500", "3000", "5000", "1023", "4095"),
+    *("777x3072x768", "2500x1000x3000"),
+)
+# Few rows of the linear layers of Llama-3-8B (output, qkv, gate and up, down).
+LAYERS = tuple(
+    f"{m}x{layer}"
+    for layer in ("4096x4096", "6144x4096", "28672x4096", "4096x14336")
+    for m in (1, 2, 4, 8, 16, 32, 64)
+)
+# Small squares, many in a launch.
+BATCHED_SHAPES = (
+    *("64 batch=256", "64 batch=4096", "96 batch=1000", "128 batch=64", "128 batch=512"),
+    *("128 batch=4096", "200 batch=300", "256 batch=32", "256 batch=1024", "512 batch=32"),
+    *("512 batch=256",),
+)
+# Experts of Qwen3-30B-A3B, Mixtral 8x7B and DeepSeek-V3, up and down; M is all tokens together.
+GROUPED_SHAPES = (
+    "512x1536x2048 groups=128 zipf=1.1 seed=1",
+    "4096x1536x2048 groups=128 zipf=1.1 seed=1",
+    "4096x2048x768 groups=128 uniform",
+    "65536x1536x2048 groups=128 uniform",
+    "65536x2048x768 groups=128 zipf=1.1 seed=1",
+    "2048x28672x4096 groups=8 uniform",
+    "8192x4096x14336 groups=8 zipf=1.1 seed=1",
+    "8192x4096x7168 groups=64 zipf=1.1 seed=1",
+    "65536x7168x2048 groups=64 uniform",
+)
+SWIGLU = "silu(acc[n]) * acc[n + N]"
+# The first half of a gated feed-forward layer: Llama-3-8B's, and squares.
+GATED_SHAPES = (
+    *("512x14336x4096", "2048x14336x4096", "4096x14336x4096", "8192x14336x4096"),
+    *("2048", "4096"),
+)
+# Up to so many rows a table shows the share of a memory copy.
+MOST_FEW_ROWS = 64
+# Shapes and the name of the files, in which KIND is the element type.
+NAMED: dict[str, tuple[str, Sequence[str]]] = {
+    "layers": ("layers_KIND", LAYERS),
+    "any-size": ("any_size_KIND_LAYOUT", ANY_SIZE_SHAPES),
+    "layouts": ("KIND_layouts_LAYOUT", ("1024", "2048", "4096", "8192")),
+    "batched": ("batched_KIND_LAYOUT", BATCHED_SHAPES),
+    "grouped": ("grouped_KIND_LAYOUT", GROUPED_SHAPES),
+    "swiglu": ("epilogue_swiglu_KIND_LAYOUT", GATED_SHAPES),
+}
+# Sizes of unseen shapes; a product of more multiply-adds than 8192 x 8192 x 4096 is drawn again.
+UNSEEN_SIZES = (32, 8192)
+MOST_UNSEEN = 8192 * 8192 * 4096
+LAW = (
+    f"M, N and K each log-uniform from {UNSEEN_SIZES[0]} to {UNSEEN_SIZES[1]}; of three sizes one "
+    "is a multiple of 64, one of 8 and one any number, odd ones too; shapes of the suite and "
+    "products of more than 8192 x 8192 x 4096 multiply-adds are drawn again"
+)
+
+
+def problem_of(
+    shape: str, layout: Layout = Layout.NN, dtype: DType = DType.F32, epilogue: Epilogue = PLAIN
+) -> Problem:
+    """Return the problem of a shape: ``4096``, ``128 batch=512`` or ``4096 groups=8 uniform``.
+
+    Raises UsageError for any other text.
+    """
+    size, _, more = shape.partition(" ")
+    name, _, text = more.partition("=")
+    batch = Batch.parse(text) if name == "batch" else ONE
+    groups = Groups.parse(text) if name == "groups" else NONE
+    m, n, k = Problem.parse_size(size)
+    return Problem(m, n, k, layout, dtype, epilogue=epilogue, batch=batch, groups=groups)
+
+
+def shape_of(problem: Problem) -> str:
+    """Return the text from which `problem_of` makes the problem, but for layout, type, epilogue."""
+    parts = [problem.size_label]
+    if not problem.batch.is_one:
+        parts.append(f"batch={problem.batch}")
+    if not problem.groups.is_none:
+        parts.append(f"groups={problem.groups}")
+    return " ".join(parts)
+
+
+def unseen_shapes(count: int, seed: int) -> tuple[str, ...]:
+    """Draw shapes by `LAW`: the same ones for a seed, on every machine."""
+    rng = random.Random(seed)
+    drawn: list[str] = []
+    while len(drawn) < count:
+        m, n, k = _size(rng), _size(rng), _size(rng)
+        label = Problem(m, n, k).size_label
+        if m * n * k <= MOST_UNSEEN and label not in (*SHAPES, *TENSOR_SHAPES, *drawn):
+            drawn.append(label)
+    return tuple(drawn)
+
+
+def _size(rng: random.Random) -> int:
+    low, high = UNSEEN_SIZES
+    size = round(low * math.pow(high / low, rng.random()))
+    step = (1, 8, 64)[int(3 * rng.random())]
+    return max(step, size // step * step)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What is measured: shapes of one element type, in each layout, with the same options.
+
+    ``name`` is that of the files, without layout and GPU.
+    """
+
+    name: str
+    problems: tuple[Problem, ...]
+    options: TuneOptions
+    law: str = ""
+
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether the memory's speed is what counts: few rows of each problem."""
+        return all(problem.m <= MOST_FEW_ROWS for problem in self.problems)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for rows to stand in one table."""
+        named = ("trials", "budget_s", "finalists", "rounds", "max_error", "l2", "seeds", "seed")
+        return {name: getattr(self.options, name) for name in named}
+
+    def of(self, layout: Layout) -> list[Problem]:
+        """The problems of one layout, in order."""
+        return [problem for problem in self.problems if problem.layout is layout]
+
+    def file_name(self, layout: Layout, gpu: str) -> str:
+        """The name of a layout's table: suite_f32_nn_h200."""
+        return f"{self.name.replace('LAYOUT', layout.value)}_{gpu}"
+
+
+def suite_of(options: Mapping[str, Any]) -> Suite:
+    """Return the suite that is asked for. Raises UsageError for what is no size or dtype."""
+    dtype, emulation = DType.parse(options["dtype"]), options["emulation"]
+    own = options["shapes"].split(",") if options["shapes"] else None
+    shapes: Sequence[str] = own or _shapes(dtype, emulation)
+    kind = "emulated" if emulation else dtype.label
+    name, law = f"suite_{kind}_LAYOUT", ""
+    layouts = [Layout(one) for one in options["layouts"].split(",")]
+    if options["suite"]:
+        name, shapes = NAMED[options["suite"]]
+        name, shapes = name.replace("KIND", kind), own or shapes
+    if options["unseen"]:
+        shapes = unseen_shapes(options["unseen"], options["seed"])
+        law = f"{options['unseen']} shapes of seed {options['seed']}: {LAW}"
+        name = "unseen" if kind == "f32" else f"unseen_{kind}"
+        # The first layout goes without saying.
+        name += "" if layouts == [Layout.NN] else "_LAYOUT"
+    if options["without_seeds"]:
+        name += "_without_seeds"
+    if options["l2"] != CacheState.WARM:
+        name += f"_{options['l2']}"
+    if options["sustained"]:
+        name += "_sustained"
+    is_gated = options["suite"] == "swiglu"
+    epilogue = Epilogue.parse(SWIGLU if is_gated else options["epilogue"])
+    if not epilogue.is_plain and not is_gated:
+        # Words of the expression: suite_bf16_relu_acc_bias_n_nt.
+        words = "_".join(re.findall(r"[a-z0-9]+", epilogue.text.lower()))
+        name = f"{name.removesuffix('_LAYOUT')}_{words}_LAYOUT"
+    asked = TuneOptions(
+        gpu=options["gpu"],
+        require_gpu=True,
+        family=options["family"],
+        allow_emulation=emulation,
+        trials=options["trials"],
+        budget_s=options["budget"],
+        max_error="cublas" if emulation and not options["max_error"] else options["max_error"],
+        finalists=options["finalists"],
+        rounds=options["rounds"],
+        l2=CacheState(options["l2"]),
+        # Each shape for itself: what was measured does not depend on what was measured before.
+        warm_start=False,
+        sustained_s=options["sustained"],
+        seeds=not options["without_seeds"],
+        certify=False,
+        fresh=True,
+    )
+    problems = tuple(
+        problem_of(shape, layout, dtype, epilogue) for layout in layouts for shape in shapes
+    )
+    return Suite(name, problems, asked, law)
+
+
+def _shapes(dtype: DType, emulation: bool) -> tuple[str, ...]:
+    if emulation:
+        return EMULATED_SHAPES
+    return SHAPES if dtype is DType.F32 else TENSOR_SHAPES
