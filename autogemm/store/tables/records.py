@@ -142,14 +142,20 @@ class BestQuery:
         """Whether a problem whose groups have that canonical text is meant."""
         return self.groups in (None, text or NO_GROUPS, text.split(" ", maxsplit=1)[0])
 
+    @property
+    def asked_epilogue(self) -> Epilogue | None:
+        """The epilogue that a problem must have; None where any will do."""
+        if self.epilogue is None:
+            return None
+        return Epilogue("" if self.epilogue == NO_EPILOGUE else self.epilogue)
+
     def epilogue_in(self, dtype: DType) -> str | None:
         """The canonical text that a problem of that dtype must have, empty for plain products.
 
         It names no type that an array has there anyway.
         """
-        if self.epilogue is None or self.epilogue == NO_EPILOGUE:
-            return None if self.epilogue is None else ""
-        return Epilogue(self.epilogue).in_dtype(dtype).text
+        asked = self.asked_epilogue
+        return None if asked is None else asked.in_dtype(dtype).text
 
 
 @dataclass(frozen=True, slots=True)
