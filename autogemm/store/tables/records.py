@@ -11,6 +11,7 @@ from annotated_types import MaxLen, MinLen
 
 from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
 from autogemm.model.hardware.device import Ceilings, Device
@@ -155,16 +156,26 @@ class BestQuery:
             )
             and self.layout in (None, problem.layout)
             and self.dtype in (None, problem.dtype.label)
-            and self.epilogue_text in (None, problem.epilogue.text)
+            and self.epilogue_in(problem.dtype) in (None, problem.epilogue.text)
             and self.is_of_batch(str(problem.batch))
             and self.is_of_groups(str(problem.groups))
             and self.family in (None, family)
         )
 
     @property
-    def epilogue_text(self) -> str | None:
-        """The canonical text that a problem must have, empty for plain products."""
-        return "" if self.epilogue == NO_EPILOGUE else self.epilogue
+    def asked_epilogue(self) -> Epilogue | None:
+        """The epilogue that a problem must have; None where any will do."""
+        if self.epilogue is None:
+            return None
+        return Epilogue("" if self.epilogue == NO_EPILOGUE else self.epilogue)
+
+    def epilogue_in(self, dtype: DType) -> str | None:
+        """The canonical text that a problem of that dtype must have, empty for plain products.
+
+        It names no type that an array has there anyway.
+        """
+        asked = self.asked_epilogue
+        return None if asked is None else asked.in_dtype(dtype).text
 
 
 @dataclass(frozen=True, slots=True)
