@@ -18,7 +18,7 @@ from autogemm.model.problem import Problem
 from autogemm.runtime.driver import CudaDriver, Extents, LaunchCall, cuda_driver
 from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
-from autogemm.store import DecidedRow, open_store
+from autogemm.store import DecidedRow, open_store, shipped_rows
 from autogemm.support.errors import NotFoundError, UsageError
 from autogemm.targets.cuda import RawMap, argument_values, encode, pointers_to
 
@@ -52,13 +52,16 @@ class Gpu:
 
     @property
     def chooser(self) -> Chooser:
-        """The chooser of the default database as of the first use, or the last `forget`."""
+        """The chooser of the default database as of the first use, or the last `forget`, and of the
+        catalogue.
+        """
         if self._chooser is None:
             families = default_families(emulation=self.emulation)
             # A winner of emulation says nothing where that is not allowed.
             names = {family.name for family in families}
             runs = [run for run in _stored_runs() if _winner_of(run) in names]
-            self._chooser = Chooser(runs, families, self.device)
+            shipped = shipped_rows(names, self.device.arch)
+            self._chooser = Chooser([*runs, *shipped], families, self.device)
         return self._chooser
 
     def forget(self) -> None:

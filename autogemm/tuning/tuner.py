@@ -21,7 +21,7 @@ from autogemm.model.results.outcome import (
 )
 from autogemm.search import Search
 from autogemm.space import Family
-from autogemm.store import RunSpec, RunState, Store
+from autogemm.store import RunSpec, RunState, Store, shipped_rows
 from autogemm.support.errors import CompilerMissingError, DeviceError
 from autogemm.support.interrupt import stop_on_ctrl_c
 from autogemm.targets import Target
@@ -123,7 +123,9 @@ def tune(  # noqa: PLR0913, PLR0917  # what a run consists of
         store.resume_run(run_id)
     starts: tuple[WarmStart, ...] = ()
     if request.warm_start:
-        starts = warm_starts(store.decided(), spec, spaces.families, run_id)
+        shipped = shipped_rows([family.name for family in spaces.families])
+        known = [*shipped, *store.decided()]
+        starts = warm_starts(known, spec, spaces.families, run_id)
         spaces = warmed(spaces, starts)
     run = _Run(request, gpus, compiler, store, on_event, spaces, spec, run_id, accuracy, starts)
     try:

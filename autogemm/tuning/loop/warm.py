@@ -22,15 +22,17 @@ TOO_FAR = 8.0
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """One stored result and its configs, best first."""
+    """One result of the database or the catalogue, and its configs, best first."""
 
     problem: Problem
     device_name: str
     run_id: int
     configs: tuple[Config, ...]
+    origin: str = ""
 
     def __str__(self) -> str:
-        return f"{self.problem.label} on {self.device_name} (run {self.run_id})"
+        where = self.origin or f"run {self.run_id}"
+        return f"{self.problem.label} on {self.device_name} ({where})"
 
 
 def warm_starts(
@@ -40,27 +42,29 @@ def warm_starts(
 
     Runs that began before run ``run_id`` count, so that a run that is resumed starts as it did, but
     those of the same problem in the same place, so that a run that is repeated starts as the first
-    did. If there are several for one problem and GPU, the newest counts. Configs that these
-    families cannot express are left out.
+    did. If there are several for one problem and GPU, the newest counts; rows of the catalogue are
+    older than any run. Configs that these families cannot express are left out.
     """
     newest: dict[tuple[Problem, str], DecidedRow] = {}
     for row in sorted(rows, key=lambda row: row.run_id):
         is_repeat = _place(row.spec) == _place(spec)
         if row.run_id < run_id and row.spec.objective is spec.objective and not is_repeat:
             newest[row.spec.problem, row.spec.device.name] = row
-    by_distance = sorted(
-        (distance(spec.problem, spec.device, row.spec.problem, row.spec.device), -row.run_id, row)
+    by_distance = [
+        (distance(spec.problem, spec.device, row.spec.problem, row.spec.device), row)
         for row in newest.values()
-    )
+    ]
+    by_distance.sort(key=lambda pair: (pair[0], -pair[1].run_id))
     starts: list[WarmStart] = []
-    for steps, _, row in by_distance:
+    for steps, row in by_distance:
         if steps > TOO_FAR or len(starts) == NUM_RESULTS:
             break
         most = 1 if starts else NUM_OF_NEAREST
         configs = [entry.config for entry in row.finals.entries if entry.config is not None]
         known = tuple(filter(None, (_known(config, families) for config in configs)))[:most]
         if known:
-            starts.append(WarmStart(row.spec.problem, row.spec.device.name, row.run_id, known))
+            device_name = row.spec.device.name
+            starts.append(WarmStart(row.spec.problem, device_name, row.run_id, known, row.origin))
     return tuple(starts)
 
 
