@@ -58,6 +58,12 @@ SUITES = (
     Suite("BF16", "suite_bf16_h200", "suite_bf16_h100"),
     Suite("BF16, sizes that 128 does not divide", "any_size_bf16_nn_h200"),
     Suite("FP16", "suite_f16_h200", "suite_f16_h100"),
+    Suite("8-bit floats (E4M3)", "suite_e4m3_nt_h200"),
+    Suite("8-bit integers", "suite_i8_nt_h200"),
+    Suite("FP32, batches of small squares", "batched_f32_nn_h200"),
+    Suite("BF16, batches of small squares", "batched_bf16_nn_h200"),
+    Suite("BF16, experts (groups of rows)", "grouped_bf16_nt_h200"),
+    Suite("BF16, SwiGLU in the kernel", "epilogue_swiglu_bf16_nt_h200"),
 )
 # The rows of the chart.
 CHARTED = (

@@ -210,6 +210,8 @@ def test_protocols(kind: Any) -> None:
 
 
 @pytest.mark.skipif("torch" not in LIBRARIES, reason="torch is not installed")
+# Raised by Inductor's own import.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 def test_torch_graphs_and_gradients() -> None:
     import torch
 

@@ -212,6 +212,25 @@ def test_known_calls_are_found_again_by_name(monkeypatch: pytest.MonkeyPatch) ->
     assert len(baselines.near_calls(known, prepared, cublas).near) == 3
 
 
+def test_a_problem_without_a_call_is_told_from_one_with_wrong_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rejected = Call("cuBLASLt", Status.REJECTED, "failed with cuBLAS status 15")
+    wrong = Call("cuBLAS GemmEx", Status.WRONG_RESULT, "1 of 64 elements")
+    prepared: Any = Gpu({})
+    prepared.problem = Problem(8, 8, 8, Layout.NN, DType.E4M3)
+    cublas: Any = None
+    for left_out, message in (
+        ([], "cuBLAS has no call for 8 nn e4m3$"),
+        ([rejected], "cuBLAS has no call for 8 nn e4m3: failed with cuBLAS status 15"),
+        ([rejected, wrong], "cuBLAS gives a wrong result here: 1 of 64 elements"),
+    ):
+        library = SimpleNamespace(calls=list, proposals=lambda *_: [], left_out=left_out)
+        monkeypatch.setattr(baselines, "_Library", lambda prepared, cublas, one=library: one)
+        with pytest.raises(DeviceError, match=message):
+            baselines.near_calls(None, prepared, cublas)
+
+
 @pytest.mark.parametrize("dtype", [DType.I8_BF16, DType.I8_F16], ids=str)
 def test_what_cublas_does_not_make_of_integers_is_told(dtype: DType) -> None:
     prepared: Any = SimpleNamespace(problem=Problem(8, 8, 8, Layout.NT, dtype))

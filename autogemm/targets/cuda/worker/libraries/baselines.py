@@ -128,11 +128,18 @@ def near_calls(known: KnownCalls | None, prepared: PreparedProblem, cublas: Cubl
     near = selection.near(library.calls())
     if not near and not prepared.problem.dtype.has_fp32_products:
         near = selection.near(library.proposals(FP32_REDUCTION, " (FP32 reduction)"))
-    if not near and not library.left_out:
-        raise DeviceError(f"cuBLAS has no call for {prepared.problem.label}")
     if not near:
-        raise DeviceError(f"cuBLAS gives a wrong result here: {library.left_out[0].reason}")
+        raise DeviceError(_no_call(prepared.problem, library.left_out))
     return LibraryCalls(tuple(near), tuple(library.left_out))
+
+
+def _no_call(problem: Problem, left_out: Sequence[Call]) -> str:
+    """Why there is no baseline: a wrong result, or what cannot be called."""
+    for one in left_out:
+        if one.status is Status.WRONG_RESULT:
+            return f"cuBLAS gives a wrong result here: {one.reason}"
+    why = f": {left_out[0].reason}" if left_out else ""
+    return f"cuBLAS has no call for {problem.label}{why}"
 
 
 def fastest_near(prepared: PreparedProblem) -> Baseline:
