@@ -437,6 +437,29 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "i8",
+        Problem(4096, 4096, 4096, Layout.NT, DType.I8),
+        {"BN": 256, "WN": 256, "CLUSTER_M": 1, "GROUP_M": 8, "EPILOGUE": "after"}
+        | {"STAGES": 4, "BOX_M": 64, "C_BUFFERS": 1},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "i8_overlapped",
+        Problem(4096, 4096, 4096, Layout.NT, DType.I8_BF16),
+        {"CLUSTER_M": 1, "GROUP_M": 16},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "i8_f32_split",
+        Problem(64, 4096, 4096, Layout.NT, DType.I8_F32),
+        {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2}
+        | {"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "bf16_serpentine",
         tensor(8192, DType.BF16),
         {"BN": 192, "WM": 128, "WN": 192, "SCHEDULE": "pingpong", "BOX_M": 16}

@@ -112,8 +112,8 @@ def _findings(
     table: Table, learned: Learned, ruling: Layout, layouts: Sequence[Layout], is_recorded: bool
 ) -> list[str]:
     recorded = (
-        "RECORDED, NOT MEASURED ON THIS MACHINE: all times below are from recordings, of the "
-        "kernels as they were then."
+        "RECORDED, NOT MEASURED ON THIS MACHINE: all times below are from recordings or the "
+        "catalogue, of the kernels as they were then."
     )
     lines = [recorded] if is_recorded else []
     lines.append(
@@ -201,8 +201,9 @@ def _kinds(tile: Size, layout: Layout, dtype: DType) -> Iterator[tuple[str, list
     bm, bn, bk = tile
     vector = ALIGNMENT_BYTES // dtype.size_bytes
     tall = [(rows * bm, MANY * bn, MANY * bk) for rows in (MANY, FEW)]
-    vectors = [(m - vector, n - vector, k) for m, n, k in tall]
-    all_vectors = [(m - vector, n - vector, k - vector) for m, n, k in tall]
+    # A tile for few rows may have no more than a vector's.
+    vectors = [(max(1, m - vector), n - vector, k) for m, n, k in tall]
+    all_vectors = [(m, n, k - vector) for m, n, k in vectors]
     ragged = [(m - 1, n - 1, k - 1) for m, n, k in tall]
 
     def padded(size: Size, multiple: int) -> Problem:

@@ -18,6 +18,14 @@ KEPT_NAMES = ("BM", "BN", "BK", "WM", "WN", "TM", "TN", "STAGES")
 COLUMN_NAMES = ("BN", "WN", "TN")
 
 
+def same_tiles(one: Config, other: Config) -> bool:
+    """Whether `nearest_legal` and `fitted` may make one of the other."""
+    values, others = one.as_dict(), other.as_dict()
+    return one.family == other.family and all(
+        values.get(name) == others.get(name) for name in KEPT_NAMES
+    )
+
+
 def nearest_legal(
     family: Family, config: Config, problem: Problem, device: Device
 ) -> Config | None:

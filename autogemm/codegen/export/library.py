@@ -77,7 +77,7 @@ class Variant:
 
 
 LIBRARY_DTYPES: tuple[DType, ...] = tuple(dtype for dtype in DType if dtype.ab.size_bytes > 1)
-"""The dtypes that a library has functions for: 8-bit floats have no fallback for all layouts."""
+"""The dtypes that a library has functions for: those of 8 bits have no fallback for all layouts."""
 
 
 @dataclass(frozen=True, slots=True)

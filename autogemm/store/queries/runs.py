@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any
 
@@ -14,7 +13,6 @@ from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Objective, Outcome, Provenance, Status
-from autogemm.store.queries.certificates import failed_kernels
 from autogemm.store.tables import records
 from autogemm.store.tables.convert import (
     columns_of,
@@ -291,7 +289,7 @@ def newest_run_id(
 def run_row(session: Session, run: RunRecord) -> records.RunRow:
     """One run and what it found."""
     num_trials, num_ok, fastest_us = _counts(session, [run.id]).get(run.id, (0, 0, None))
-    record = _newest_finals(session, [run.id]).get(run.id)
+    record = newest_finals(session, [run.id]).get(run.id)
     decided = finals_of(record) if record is not None else None
     return value_of(
         records.RunRow,
@@ -305,26 +303,6 @@ def run_row(session: Session, run: RunRecord) -> records.RunRow:
     )
 
 
-def decided_rows(session: Session, query: records.BestQuery) -> list[records.DecidedRow]:
-    """Runs that had finals, in the order of their numbers, without kernels that failed since."""
-    runs = select(RunRecord).where(*conditions(query))
-    newest = _newest_finals(session, runs.with_only_columns(RunRecord.id))
-    failed = {tuple(pair) for pair in session.execute(failed_kernels())}
-    rows = []
-    for run in session.scalars(runs.order_by(RunRecord.id)):
-        record = newest.get(run.id)
-        if record is None:
-            continue
-        finals = finals_of(record)
-        # The first record is the baseline's.
-        pairs = zip(finals.entries, record.entries[1:], strict=True)
-        left = tuple(one for one, kept in pairs if (kept.kernel_id, run.device_id) not in failed)
-        if left:
-            decided = replace(finals, entries=left)
-            rows.append(records.DecidedRow(run.id, spec_of(run), decided, record.measured_at))
-    return rows
-
-
 def _newest_finals_ids(runs: Select[int] | list[int]) -> Select[int]:
     """The newest by when it was measured, not by when it came into this database."""
     newest_first = func.row_number().over(
@@ -336,8 +314,8 @@ def _newest_finals_ids(runs: Select[int] | list[int]) -> Select[int]:
     return select(ranked.c.id).where(ranked.c.rank == 1)
 
 
-def _newest_finals(session: Session, runs: Select[int] | list[int]) -> dict[int, FinalsRecord]:
-    """By run."""
+def newest_finals(session: Session, runs: Select[int] | list[int]) -> dict[int, FinalsRecord]:
+    """The newest finals of each run that has any, by run."""
     newest = _newest_finals_ids(runs)
     found = session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
     return {record.run_id: record for record in found}

@@ -134,6 +134,11 @@ class BestQuery:
         if self.groups not in (None, NO_GROUPS) and not self.groups.isdigit():
             object.__setattr__(self, "groups", str(Groups.parse(self.groups)))
 
+    @classmethod
+    def of(cls, problem: Problem) -> "BestQuery":
+        """What is stored of a problem, and of those that have its size, layout and dtype."""
+        return cls(size=problem.size_label, layout=problem.layout.value, dtype=problem.dtype.label)
+
     def is_of_batch(self, text: str) -> bool:
         """Whether a problem whose batch has that canonical text is meant."""
         return self.batch in (None, text or "1", text.split(" ", maxsplit=1)[0])
@@ -141,6 +146,21 @@ class BestQuery:
     def is_of_groups(self, text: str) -> bool:
         """Whether a problem whose groups have that canonical text is meant."""
         return self.groups in (None, text or NO_GROUPS, text.split(" ", maxsplit=1)[0])
+
+    def is_about(self, problem: Problem, family: str | None) -> bool:
+        """Whether that problem and family are meant; other filters are not looked at."""
+        return (
+            (
+                self.size is None
+                or Problem.parse_size(self.size) == (problem.m, problem.n, problem.k)
+            )
+            and self.layout in (None, problem.layout)
+            and self.dtype in (None, problem.dtype.label)
+            and self.epilogue_in(problem.dtype) in (None, problem.epilogue.text)
+            and self.is_of_batch(str(problem.batch))
+            and self.is_of_groups(str(problem.groups))
+            and self.family in (None, family)
+        )
 
     @property
     def asked_epilogue(self) -> Epilogue | None:
@@ -285,12 +305,24 @@ class DecidedRow:
     """A run with its newest finals, and when they were held.
 
     ``finals`` lack kernels whose newest certificate on that GPU is a failure: the first entry won.
+    ``origin`` names the place of a row that is of no run (`shipped_rows`), empty for the database.
     """
 
     run_id: int
     spec: RunSpec
     finals: Finals
     measured_at: datetime
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRun:
+    """A run that had finals, without them: what tells whether they are worth reading."""
+
+    run_id: int
+    problem: Problem
+    device: Device
+    objective: Objective
 
 
 @dataclass(frozen=True, slots=True)
