@@ -23,7 +23,7 @@ from autogemm.space import launch_plan, load_family
 pytestmark = pytest.mark.emulated
 
 PRIME = 251
-EPILOGUE = re.compile(r"(float epilogue\(.*?\{\n).*?(\n\})", re.DOTALL)
+EPILOGUE = re.compile(r"((?:float|int) epilogue\(.*?\{\n).*?(\n\})", re.DOTALL)
 OF_ROW, OF_COLUMN = 5, 8
 INDICES = f"return (float)((({OF_ROW} * m) % {PRIME} + ({OF_COLUMN} * n) % {PRIME}) % {PRIME});"
 
@@ -47,8 +47,11 @@ def telling_indices(text: str) -> str:
 def told_by(emulator: Emulator, case: GoldenCase, text: str, beta: float) -> str:
     """What the emulator says of a text whose epilogue tells indices; empty if all are right."""
     family = load_family(case.family)
-    # Where alpha = 1 and beta = 0, gemm_wgmma may skip the epilogue of a whole tile.
-    problem = replace(cut_down(case), alpha=0.5, beta=beta)
+    # Where alpha = 1 and beta = 0, gemm_wgmma may skip the epilogue of a whole tile. C of integers
+    # has no other alpha.
+    dtype = case.problem.dtype
+    alpha, beta = dtype.legal_factors(0.5, 1.0 if dtype.has_exact_sums else beta)
+    problem = replace(cut_down(case), alpha=alpha, beta=beta)
     source = KernelSource(family.name, "", case.config, problem.layout, text)
     report = emulator.run(source, launch_plan(family, case.config, problem), problem)
     return "" if report.ok else report.message
