@@ -152,7 +152,7 @@ def _samples(contestant: dict[str, Any], config: Config | None) -> FinalsSamples
 
 @cache
 def _families() -> tuple[Family, ...]:
-    return default_families(emulation=True)
+    return tuple(default_families(emulation=True))
 
 
 def rows_of(found: Sequence[Committed]) -> list[DecidedRow]:

@@ -133,7 +133,7 @@ def of_the_coordinator() -> Iterator[str]:
             begin = time.perf_counter()
             take_run(store, folder / "own.db", run_id)
             stored_s, begin = time.perf_counter() - begin, time.perf_counter()
-            history_of(store, request(), store.decided(), [find_device("h100")])
+            history_of(store, request(), store.decided_runs(), [find_device("h100")])
             history_s = time.perf_counter() - begin
         size_mib = (folder / "own.db").stat().st_size / 2**20
     yield (
@@ -151,7 +151,7 @@ def of_a_worker() -> Iterator[str]:
         with open_store(str(folder / "t.db")) as store:
             asked = sized_target.requests_for(folder, range(100, 1100, 100))
             sized_target.swept(asked, sized_target.SizedTarget(), store)
-            decided = store.decided()
+            decided = store.decided_runs()
             history = history_of(store, request(), decided, [find_device("h100")])
         every = request_for(Problem(4096, 4096, 4096), TuneOptions(), (), "autogemm tune")
         packed = pickle.dumps(Work("session", 0, every, None, None, history))

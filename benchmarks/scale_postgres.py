@@ -5,12 +5,11 @@
 A worker is a thread with a store of its own, of few processes: it does with the database what a
 worker of `autogemm tune --db postgresql://...` does, and sleeps where that would search and
 measure. Each problem has ``--trials`` trials of kernels of their own, ``--delay`` seconds apart,
-and ends with finals. Then the parent's part: a coordinator that has ``--problems`` problems, with
-workers that answer at once. The server is one of its own, with the settings that it ships with.
+and ends with finals. The server is one of its own, with the settings that it ships with.
+`many_workers.py` has real workers, and the parent's part.
 """
 
 import argparse
-import resource
 import sys
 import threading
 import time
@@ -39,7 +38,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--trials", type=int, default=20, help="for each problem")
     parser.add_argument("--delay", type=float, default=0.1, help="seconds between two trials")
-    parser.add_argument("--problems", type=int, default=10_000, help="of the coordinator")
     asked = parser.parse_args()
     server: Any = import_module("postgres_server")
     print(
@@ -50,7 +48,6 @@ def main() -> None:
     with server.running_server("fsync=off") as running:
         for count in map(int, asked.workers.split(",")):
             print(measured(running, count, asked), flush=True)
-    print(of_the_coordinator(asked.problems))
 
 
 def measured(server: Any, count: int, asked: argparse.Namespace) -> str:
@@ -142,32 +139,6 @@ def server_cpu_s(server: Any) -> float:
         if words[1] == str(pid):
             ticks += sum(map(int, words[11:13]))
     return ticks / 100
-
-
-def of_the_coordinator(count: int) -> str:
-    """What one call takes for so many problems, beside workers that answer at once."""
-    tests: Any = import_module("test_cluster")
-    coordinator: Any = import_module("autogemm.cluster.coordinator")
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder, open_store(str(Path(folder) / "t.db")) as store:
-        (first,) = import_module("sized_target").requests_for(Path(folder), [128])
-        requests = [replace(first, problem=Problem(8 * n, 512, 256)) for n in range(1, count + 1)]
-        crew = tests.FakeCrew([str(n) for n in range(64)], lambda worker, work: None)
-        where = coordinator._Where("session", "postgresql://", None)
-        listener = coordinator.Listener(*(lambda *_: None,) * 3)
-        parts = coordinator._Parts(crew, store, where, listener, 5.0)
-        before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        began = time.process_time()
-        spread = coordinator._Coordinator(parts, requests).run()
-        seconds = time.process_time() - began
-        kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert len(spread.sweep.problems) == count
-    return (
-        f"a coordinator with {count} problems and 64 workers that answer at once: "
-        f"{1000 * seconds / count:.2f} ms of processor time for each, {kib / 1024:.0f} MiB at "
-        f"most, {(kib - before_kib) / 1024:.0f} MiB of them for the problems"
-    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 """
 
 from autogemm.cluster.coordinator import Listener, label, tune_over
+from autogemm.cluster.helped import helped
 from autogemm.cluster.messages import Place, Spread
 from autogemm.cluster.request import ClusterRequest
 
-__all__ = ["ClusterRequest", "Listener", "Place", "Spread", "label", "tune_over"]
+__all__ = ["ClusterRequest", "Listener", "Place", "Spread", "helped", "label", "tune_over"]

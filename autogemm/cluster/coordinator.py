@@ -4,7 +4,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,13 +12,13 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from autogemm.cluster.files import remove, take_run
+from autogemm.cluster.helped import needs_dask
 from autogemm.cluster.history import history_of, parts_folder, recovered
 from autogemm.cluster.messages import Done, Place, Spread, Work
 from autogemm.cluster.request import ClusterRequest
 from autogemm.model.problem import Problem
-from autogemm.store import BestQuery, Store, database_place
+from autogemm.store import DecidedRow, DecidedRun, Store, database_place
 from autogemm.support.errors import ClusterError
-from autogemm.support.installing import how_to_install
 from autogemm.support.interrupt import stop_on_ctrl_c
 from autogemm.support.version import __version__
 from autogemm.tuning import Event, Sweep, Swept, TuneRequest, known_row
@@ -71,8 +71,7 @@ def tune_over(
     try:
         from autogemm.cluster.crew import opened_crew
     except ImportError as error:
-        needed = f"tuning on several GPUs needs Dask: {how_to_install('cluster')}"
-        raise ClusterError(needed) from error
+        raise needs_dask("tuning on several GPUs") from error
     place = database_place(db)
     is_server = "://" in place
     path = None if is_server or not Path(place).is_absolute() else Path(place)
@@ -85,18 +84,20 @@ def tune_over(
         if path is not None and not cluster.is_running:
             folder = str(stack.enter_context(parts_folder(path, session)))
         crew = stack.enter_context(opened_crew(cluster, session))
-        where = _Where(session, store.url if is_server else None, folder)
+        url = store.url if is_server else None
+        where = _Where(session, url, folder, cluster.compilers)
         parts = _Parts(crew, store, where, listener, cluster.patience_s)
         return _Coordinator(parts, requests).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """The session, and the place where its workers write."""
+    """The session, the place where its workers write, and who compiles for them."""
 
     session: str
     database: str | None
     folder: str | None
+    compilers: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,8 @@ class _Coordinator:
         self._listener, self._patience_s = parts.listener, parts.patience_s
         self._requests = requests
         self._state = _State()
-        self._decided = self._store.decided()
+        # The runs that had finals, of which the nearest to a problem go with it.
+        self._decided = self._store.decided_runs()
         self._finished: SimpleQueue[Any] = SimpleQueue()
         self._num_workers = 0
         self._alone_since: float | None = None
@@ -143,7 +145,8 @@ class _Coordinator:
         self._crew.listen(self._on_event)
         self._meet_workers()
         by_size = sorted(range(len(self._requests)), key=self._flops, reverse=True)
-        state.waiting.extend(number for number in by_size if not self._is_known(number))
+        known = self._known_rows()
+        state.waiting.extend(n for n in by_size if not self._is_known(n, known))
         try:
             with stop_on_ctrl_c() as stop:
                 self._work(stop.is_set)
@@ -215,13 +218,22 @@ class _Coordinator:
     def _flops(self, number: int) -> int:
         return self._requests[number].problem.flops
 
-    def _is_known(self, number: int) -> bool:
+    def _known_rows(self) -> Mapping[Problem, Sequence[DecidedRow]]:
+        """The results that there are for the problems."""
+        asked = {request.problem for request in self._requests if not request.fresh}
+        run_ids = [run.run_id for run in self._decided if run.problem in asked]
+        rows: dict[Problem, list[DecidedRow]] = {}
+        for row in self._store.decided(run_ids=run_ids):
+            rows.setdefault(row.spec.problem, []).append(row)
+        return rows
+
+    def _is_known(self, number: int, known: Mapping[Problem, Sequence[DecidedRow]]) -> bool:
         """Whether the problem has a result already, which is then reported."""
         request = self._requests[number]
         if request.fresh:
             return False
         for place in dict.fromkeys(self._state.places.values()):
-            row = known_row(request, place, None, self._decided)
+            row = known_row(request, place, None, known.get(request.problem, ()))
             if row is not None:
                 swept = Swept(request.problem, row.run_id, row.finals, is_known=True)
                 self._tell(number, swept, "")
@@ -252,6 +264,8 @@ class _Coordinator:
                 self._where.database,
                 self._where.folder,
                 self._history(number),
+                self._where.compilers,
+                self._num_workers,
             )
             future = self._crew.submit(
                 work,
@@ -298,9 +312,15 @@ class _Coordinator:
         """Store a worker's result, and report it to the listener."""
         if done.file and swept.run_id is not None:
             swept = replace(swept, run_id=self._taken(done, swept.run_id))
-        if swept.run_id is not None and swept.finals is not None:
-            self._decided += self._store.decided(BestQuery(run_id=swept.run_id))
+        if self._where.database is None and done.place is not None:
+            self._note(done.number, swept, done.place)
         self._tell(done.number, swept, done.worker)
+
+    def _note(self, number: int, swept: Swept, place: Place) -> None:
+        """Let the result go with problems like it; workers with a server ask that themselves."""
+        if swept.run_id is not None and swept.finals is not None:
+            objective = self._requests[number].measure.objective
+            self._decided.append(DecidedRun(swept.run_id, swept.problem, place.device, objective))
 
     def _taken(self, done: Done, run_id: int) -> int:
         """Bring a run from the file of a worker into the database; its number here."""

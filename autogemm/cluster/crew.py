@@ -1,4 +1,4 @@
-"""The workers and their scheduler: the only module that calls Dask."""
+"""The workers and their scheduler."""
 
 import logging
 import os
@@ -15,15 +15,13 @@ import dask
 from distributed import Client, Future, KilledWorker, Nanny, Scheduler, SpecCluster
 
 from autogemm.cluster import worker as remote
+from autogemm.cluster.client import CLOSE_S, opened_client, silence_dask
 from autogemm.cluster.messages import Done, Place, Work
 from autogemm.cluster.request import ClusterRequest
 from autogemm.support.errors import ClusterError
 from autogemm.support.messages import message
 from autogemm.targets import several_gpus
 
-# How long a running scheduler is waited for.
-CONNECT_S = 20.0
-CLOSE_S = 10.0
 # Workers that are started here cannot be reached from other machines.
 HOST = "127.0.0.1"
 # Processes that start others may not be daemons in the sense of multiprocessing. A worker that
@@ -59,7 +57,7 @@ class Crew:
 
     def names(self) -> dict[str, str]:
         """The names of the workers that are present and were not dismissed, by address."""
-        found = self._asked(self._client.scheduler_info)["workers"]
+        found = self._asked(self._client.scheduler_info, n_workers=-1)["workers"]
         names = {address: str(one["name"]) for address, one in found.items()}
         return {address: name for address, name in names.items() if name not in self._retired}
 
@@ -138,35 +136,15 @@ def opened_crew(request: ClusterRequest, session: str) -> Iterator[Crew]:
     """
     with ExitStack() as stack:
         stack.enter_context(dask.config.set(SETTINGS))
-        for name in ("distributed", "distributed.client", "distributed.nanny", "tornado"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+        silence_dask()
         if request.is_running:
-            client = stack.enter_context(_running(request))
+            client = stack.enter_context(opened_client(request.scheduler, request.scheduler_file))
         else:
             client = stack.enter_context(_local([gpu.number for gpu in several_gpus(request.gpu)]))
         crew = Crew(client, session)
         yield crew
         if request.is_running:
             crew.forget()
-
-
-@contextmanager
-def _running(request: ClusterRequest) -> Iterator[Any]:
-    """A client of a scheduler that runs."""
-    where = request.scheduler or request.scheduler_file
-    try:
-        client = Client(  # type: ignore[no-untyped-call]
-            request.scheduler,
-            scheduler_file=request.scheduler_file,
-            timeout=CONNECT_S,
-            set_as_default=False,
-        )
-    except (OSError, TimeoutError, ValueError) as error:
-        raise ClusterError(f"no scheduler answers at {where}: {message(str(error))}") from error
-    try:
-        yield client
-    finally:
-        client.close(CLOSE_S)  # type: ignore[no-untyped-call]
 
 
 @contextmanager

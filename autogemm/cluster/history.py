@@ -13,7 +13,16 @@ from autogemm.cluster.files import take_over
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.similarity import distance
-from autogemm.store import BestQuery, Copy, DecidedRow, FinalsCopy, RunCopy, RunState, Store
+from autogemm.store import (
+    BestQuery,
+    Copy,
+    DecidedRow,
+    DecidedRun,
+    FinalsCopy,
+    RunCopy,
+    RunState,
+    Store,
+)
 from autogemm.tuning import TuneRequest
 
 # The newest runs of the problem that a worker is given with their trials, and results of problems
@@ -25,37 +34,34 @@ _LOCK = "lock"
 
 
 def history_of(
-    store: Store, request: TuneRequest, decided: Sequence[DecidedRow], devices: Sequence[Device]
+    store: Store, request: TuneRequest, decided: Sequence[DecidedRun], devices: Sequence[Device]
 ) -> tuple[Copy, ...]:
     """Return the runs of the problem, which are continued, and the results nearest to it, without
     their trials; in the order of their numbers, on which a warm start relies.
     """
     problem = request.problem
-    query = BestQuery(
-        size=problem.size_label, layout=problem.layout.value, dtype=problem.dtype.label
-    )
-    own = [row.run_id for row in store.runs(query, MOST_RUNS)]
+    own = [row.run_id for row in store.runs(BestQuery.of(problem), MOST_RUNS)]
     parts: dict[int, Iterator[Copy]] = {
         run_id: store.copies(BestQuery(run_id=run_id)) for run_id in own
     }
     if request.warm_start:
         objective = request.measure.objective
-        alike = [row for row in decided if row.spec.objective is objective]
-        for row in _nearest(problem, alike, devices):
+        alike = [run for run in decided if run.objective is objective]
+        for row in store.decided(run_ids=_nearest(problem, alike, devices)):
             parts.setdefault(row.run_id, _result(row))
     return tuple(chain.from_iterable(parts[run_id] for run_id in sorted(parts)))
 
 
 def _nearest(
-    problem: Problem, decided: Sequence[DecidedRow], devices: Sequence[Device]
-) -> list[DecidedRow]:
-    newest = {(row.spec.problem, row.spec.device.name): row for row in decided}
+    problem: Problem, decided: Sequence[DecidedRun], devices: Sequence[Device]
+) -> list[int]:
+    newest = {(run.problem, run.device.name): run for run in decided}
 
-    def steps(row: DecidedRow) -> float:
-        spec = row.spec
-        return min(distance(problem, one, spec.problem, spec.device) for one in devices)
+    def steps(run: DecidedRun) -> float:
+        return min(distance(problem, one, run.problem, run.device) for one in devices)
 
-    return sorted(newest.values(), key=steps)[:MOST_RESULTS] if devices else []
+    nearest = sorted(newest.values(), key=steps)[:MOST_RESULTS] if devices else []
+    return [run.run_id for run in nearest]
 
 
 def _result(row: DecidedRow) -> Iterator[Copy]:

@@ -26,6 +26,7 @@ class Work:
     With ``database``, a server's URL, the worker reads and writes that one. Otherwise it has a file
     of its own in ``folder`` (None: in the temporary folder of its machine), which begins with
     ``history``: the results in the coordinator's database for the problem and for similar ones.
+    ``compilers`` is a scheduler whose workers compile for ``sharers`` GPUs, None for none.
     """
 
     session: str
@@ -34,6 +35,8 @@ class Work:
     database: str | None
     folder: str | None
     history: tuple[Copy, ...] = ()
+    compilers: str | None = None
+    sharers: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from autogemm.targets import names_several
 class ClusterRequest:
     """``gpu`` is ``all`` or ``0,2`` for a worker process on each of these GPUs; otherwise the
     workers of the running Dask scheduler at ``scheduler`` (``tcp://host:8786``) or in
-    ``scheduler_file`` are used, each with the first GPU that it sees. ``patience_s`` is how long a
+    ``scheduler_file`` are used, each with the first GPU that it sees. ``compilers`` is another
+    scheduler, an address or a file, whose workers compile for them. ``patience_s`` is how long a
     scheduler may be without any worker.
 
     Raises UsageError for options that exclude each other.
@@ -20,6 +21,7 @@ class ClusterRequest:
     gpu: str = "all"
     scheduler: str | None = None
     scheduler_file: str | None = None
+    compilers: str | None = None
     patience_s: float = 60.0
 
     def __post_init__(self) -> None:
@@ -28,6 +30,10 @@ class ClusterRequest:
         # Dask would wait for it for ever.
         if self.scheduler_file is not None and not Path(self.scheduler_file).is_file():
             raise UsageError(f"--scheduler-file: there is no file {self.scheduler_file}")
+        if self.compilers is not None and self.compilers in (self.scheduler, self.scheduler_file):
+            raise UsageError(
+                "--compilers needs a scheduler of its own: the workers of this one tune problems"
+            )
         if self.is_running and self.gpu != "auto":
             raise UsageError(
                 f"--gpu {self.gpu} does not go with a running scheduler: each of its workers uses "

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,19 +17,20 @@ from typing import Any
 
 from distributed import get_worker
 
+from autogemm.cluster.compiling import PATIENCE_S, opened_compilers
 from autogemm.cluster.files import copy_blank, take_over
 from autogemm.cluster.messages import Done, Place, Work
 from autogemm.compile import Compiler
 from autogemm.store import Store, open_store
-from autogemm.support.errors import AutogemmError
+from autogemm.support.errors import AutogemmError, ClusterError
 from autogemm.support.interrupt import RemoteCtrlC
 from autogemm.targets import Target
-from autogemm.tuning import Event, Sweeper, TrialDone, environment_of, open_target
+from autogemm.tuning import Event, FinalsRound, Sweeper, TrialDone, environment_of, open_target
 
 # Set for worker processes of this machine: the GPU's number, and cores as 0,1,2.
 GPU_VARIABLE = "AUTOGEMM_WORKER_GPU"
 CORES_VARIABLE = "AUTOGEMM_WORKER_CORES"
-# Seconds between two trials that are reported.
+# Seconds between two trials, or rounds of finals, that are reported.
 TELL_EVERY_S = 0.5
 
 
@@ -42,10 +44,19 @@ class _Gpu:
     place: Place
 
 
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """The open database of a session whose results are on a server."""
+
+    session: str
+    store: Store
+
+
 _lock = threading.Lock()
 # One problem at a time, however many threads the worker has.
 _at_work = threading.Lock()
 _gpu: _Gpu | None = None
+_server: _Server | None = None
 _pressed: dict[str, RemoteCtrlC] = {}
 
 
@@ -60,8 +71,15 @@ def press_ctrl_c(session: str) -> None:
 
 
 def forget(session: str) -> None:
-    """Delete the files on this machine of a session that is over."""
+    """Delete the files on this machine of a session that is over, and leave its database."""
     _pressed.pop(session, None)
+    # While another session has a problem here, its database has taken the place already.
+    if _at_work.acquire(blocking=False):
+        try:
+            if _server is not None and _server.session == session:
+                _leave_server()
+        finally:
+            _at_work.release()
     shutil.rmtree(_own_folder(session), ignore_errors=True)
 
 
@@ -78,14 +96,49 @@ def _answer(work: Work) -> Done:
         return Done(work.number, worker)
     try:
         gpu = _opened()
-        with remote.heeding():
+        with remote.heeding(), _helped(gpu, work):
             if work.database is not None:
-                with open_store(work.database) as store:
-                    return _tuned(work, worker, gpu, store)
+                return _tuned(work, worker, gpu, _store_of(work.session, work.database))
             return _tuned_in_file(work, worker, gpu)
     except AutogemmError as error:
         _close_gpu()
+        _leave_server()
         return Done(work.number, worker, error=str(error))
+
+
+@contextlib.contextmanager
+def _helped(gpu: _Gpu, work: Work) -> Iterator[None]:
+    """Have others compile for this problem, too, if they are there."""
+    if gpu.compiler is None or work.compilers is None:
+        yield
+        return
+    with ExitStack() as stack:
+        # Without them this machine compiles alone.
+        with contextlib.suppress(ClusterError):
+            opening = opened_compilers(work.compilers, work.sharers, PATIENCE_S)
+            gpu.compiler.use(stack.enter_context(opening))
+            stack.callback(gpu.compiler.use, None)
+        yield
+
+
+def _store_of(session: str, url: str) -> Store:
+    """The server's database, opened once for all problems of a session.
+
+    Connecting and comparing its tables takes longer than storing a result. The caller is at work.
+    """
+    global _server  # noqa: PLW0603
+    if _server is None or _server.session != session:
+        _leave_server()
+        _server = _Server(session, open_store(url))
+    return _server.store
+
+
+def _leave_server() -> None:
+    global _server  # noqa: PLW0603
+    if _server is not None:
+        with contextlib.suppress(AutogemmError):
+            _server.store.close()
+    _server = None
 
 
 def _tuned(work: Work, worker: str, gpu: _Gpu, store: Store) -> Done:
@@ -126,7 +179,7 @@ def _tuned_in_file(work: Work, worker: str, gpu: _Gpu) -> Done:
 
 
 class _Telling:
-    """Sends events of a search to the coordinator, of trials only some."""
+    """Sends events of a search to the coordinator; of trials and rounds only some."""
 
     def __init__(self, work: Work, worker: str) -> None:
         self._dask: Any = get_worker()
@@ -136,7 +189,7 @@ class _Telling:
 
     def on_event(self, event: Event) -> None:
         now = time.monotonic()
-        if isinstance(event, TrialDone):
+        if isinstance(event, TrialDone | FinalsRound):
             if now - self._told_at < TELL_EVERY_S:
                 return
             self._told_at = now

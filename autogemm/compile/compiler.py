@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
 
 from autogemm.compile import nvrtc
 from autogemm.compile.cubin_cache import CubinCache
@@ -32,6 +33,19 @@ _NO_CACHE = "--no-cache"
 _NAME_IN_LOG = "kernel.cu"
 
 _log = logging.getLogger(__name__)
+
+
+class Elsewhere(Protocol):
+    """Compilers of other machines, with caches of their own; ``slots`` kernels at a time."""
+
+    @property
+    def slots(self) -> int:
+        """At least 0."""
+
+    def compile(self, source: KernelSource, arch: str, version: str) -> CompiledKernel | None:
+        """The kernel as the compiler ``version`` makes it; None if that did not succeed there, for
+        whatever reason.
+        """
 
 
 class Compiler:
@@ -64,11 +78,27 @@ class Compiler:
         self._cache_full = False
         # Cores that this process may run on: fewer than there are under taskset or a batch system.
         self.threads = threads or len(os.sched_getaffinity(0))
-        # A thread waits for each process.
-        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="nvrtc")
         self._processes = CompilerProcesses(self.threads, limits, builder)
+        self._num_processes = self.threads
+        # A thread waits for each process, and for each kernel that is compiled elsewhere.
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="nvrtc")
+        self._elsewhere: Elsewhere | None = None
+        self._slots = threading.Semaphore(0)
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[CompiledKernel]] = {}
+
+    def use(self, elsewhere: Elsewhere | None) -> None:
+        """Let other machines compile, too, as many kernels at a time as they have slots now.
+
+        What fails there is compiled here, so that errors are those of this machine. Call it while
+        nothing is being compiled. None ends it.
+        """
+        slots = elsewhere.slots if elsewhere is not None else 0
+        self._elsewhere, self._slots = elsewhere, threading.Semaphore(slots)
+        if self.threads != self._num_processes + slots:
+            self.threads = self._num_processes + slots
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="nvrtc")
 
     def compile(self, source: KernelSource, arch: str) -> CompiledKernel:
         """Machine code and resource use of one source, for ``arch`` such as ``sm_90``; for
@@ -91,7 +121,11 @@ class Compiler:
             # Another thread is compiling it; its kernel or error serves this call too.
             return pending.result()
         try:
-            kernel = self._cache.load(key) or self._build(key, source, arch, options)
+            kernel = (
+                self._cache.load(key)
+                or self._from_elsewhere(key, source, arch, options)
+                or self._build(key, source, arch, options)
+            )
         except BaseException as error:
             mine.set_exception(error)
             raise
@@ -111,6 +145,25 @@ class Compiler:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._processes.close()
         self._pool.shutdown(wait=True)
+
+    def _from_elsewhere(
+        self, key: str, source: KernelSource, arch: str, options: tuple[str, ...]
+    ) -> CompiledKernel | None:
+        """None where other machines have no free slot, or do not succeed."""
+        elsewhere, slots = self._elsewhere, self._slots
+        if elsewhere is None or not slots.acquire(blocking=False):
+            return None
+        try:
+            kernel = elsewhere.compile(source, arch, self.version)
+        finally:
+            slots.release()
+        if kernel is None:
+            return None
+        made = (kernel.source_sha256, kernel.arch, kernel.options, kernel.compiler)
+        if made != (source.sha256, arch, options, self.version):
+            return None
+        self._keep(key, kernel)
+        return kernel
 
     def _build(
         self, key: str, source: KernelSource, arch: str, options: tuple[str, ...]

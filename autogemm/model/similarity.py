@@ -3,7 +3,7 @@
 import math
 
 from autogemm.model.hardware.device import Device
-from autogemm.model.problem import Problem
+from autogemm.model.problem import MAX_EXTENT, Problem
 
 # The weight of a difference in kind, in doublings of one extent.
 OPERAND_TRANSPOSED = 0.5
@@ -47,6 +47,12 @@ def distance(problem: Problem, device: Device, other: Problem, other_device: Dev
         *(ALIGNMENT_LOST * (mine != theirs) for mine, theirs in pairs),
         ARCHITECTURE_CHANGED * (device.arch // 10 != other_device.arch // 10),
     )
+
+
+def extents_within(extent: int, steps: float) -> tuple[int, int]:
+    """The least and the greatest extent that a task not farther than ``steps`` may have."""
+    factor = 2 ** (steps / LARGE_WEIGHT)
+    return math.floor(extent / factor), min(math.ceil(extent * factor), MAX_EXTENT)
 
 
 def _size(extent: int) -> float:

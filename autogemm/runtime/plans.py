@@ -160,6 +160,8 @@ class Plan:
         self.writes_output = call is not None and call.problem.epilogue.output is not None
         if call is None or kernel is None:
             return
+        self._dtype = call.problem.dtype
+        self._has_exact_sums = self._dtype.has_exact_sums
         self._launch = gpu.driver.launch
         self._launches = kernel.launches
         self._swapped = call.swapped
@@ -196,6 +198,8 @@ class Plan:
             self._beta.value = beta
         except TypeError as error:
             raise UsageError(f"alpha and beta are numbers, got {alpha!r}, {beta!r}") from error
+        if self._has_exact_sums:
+            self._dtype.require_factors(alpha, beta)
         on_stream = self._streams.get(stream) or self._first_on(stream)
         self._workspace.value = on_stream.workspace
         for start_a, start_b, start_c in self._offsets:

@@ -18,7 +18,8 @@ def sampler_names() -> tuple[str, ...]:
 
 def check_sampler(name: str, kind: str = "sampler", others: tuple[str, ...] = ()) -> None:
     """Raises UsageError for a name that is none; ``others`` are named with those that there are."""
-    known = sampler_names()
+    # The others are looked for among all packages that are installed.
+    known = SAMPLERS if name in SAMPLERS else sampler_names()
     if name not in known:
         raise UsageError(
             f"unknown {kind} {name!r}{did_you_mean(name, known)}; known: "

@@ -17,7 +17,7 @@ from autogemm.store.connection.faults import (
     driver_errors_in_one_line,
     reading_faults_in_one_line,
 )
-from autogemm.store.queries import benches, best
+from autogemm.store.queries import benches, best, decided
 from autogemm.store.queries import runs as queries
 from autogemm.store.queries.free_sql import Answer, answer
 from autogemm.store.queries.stats import StatsRow, stats_rows
@@ -90,12 +90,27 @@ class Reader:
                 return None
             return queries.run_row(session, writing.get_run(session, run_id))
 
-    def decided(self, query: records.BestQuery = _EVERYTHING) -> list[records.DecidedRow]:
-        """Runs that match and had finals, in the order of their numbers.
+    def decided(
+        self,
+        query: records.BestQuery = _EVERYTHING,
+        *,
+        run_ids: Collection[int] | None = None,
+    ) -> list[records.DecidedRow]:
+        """Runs that match and had finals, in the order of their numbers; with ``run_ids`` those.
 
         Finals are without kernels that failed a check since; a run with no other is left out.
         """
-        return self._ask(queries.decided_rows, query)
+        return self._ask(decided.decided_rows, query, run_ids)
+
+    def decided_runs(
+        self, near: Problem | None = None, steps: float = 0.0
+    ) -> list[records.DecidedRun]:
+        """Runs that had finals, in the order of their numbers, without reading the finals.
+
+        With ``near`` only runs whose extents and element type allow a
+        `autogemm.model.similarity.distance` of at most ``steps`` from that problem.
+        """
+        return self._ask(decided.decided_runs, near, steps)
 
     def run(self, run_id: int) -> records.RunRow:
         """One run. Raises NotFoundError."""

@@ -16,7 +16,7 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, Provenance
 from autogemm.model.similarity import distance
 from autogemm.space import fitted, nearest_legal
-from autogemm.store import DecidedRow, Store
+from autogemm.store import BestQuery, DecidedRow, Store
 from autogemm.support.errors import (
     CertificationError,
     EmptySpaceError,
@@ -90,11 +90,11 @@ class Sweeper:
     def run(self, requests: Sequence[TuneRequest]) -> Sweep:
         """Tune each. Raises what `tune` raises where the next request would meet it too."""
         done: list[Swept] = []
-        known = self.store.decided()
         for number, request in enumerate(requests, 1):
             on_event = self.on_step(Step("tuning", number, len(requests), request.problem))
             row = None
             if not request.fresh:
+                known = self.store.decided(BestQuery.of(request.problem))
                 row = known_row(request, self.target, self.compiler, known)
             if row is not None:
                 swept = Swept(request.problem, row.run_id, row.finals, is_known=True)

@@ -31,7 +31,7 @@ from autogemm.tuning.loop.joint import JointSearch, opening_for
 from autogemm.tuning.loop.ledger import Ledger
 from autogemm.tuning.loop.pipeline import Limits, Pipeline
 from autogemm.tuning.loop.stopping import StopRules
-from autogemm.tuning.loop.warm import WarmStart, warm_starts, warmed
+from autogemm.tuning.loop.warm import WarmStart, nearest_starts, warmed
 from autogemm.tuning.task.accuracy import Accuracy, accuracy_for
 from autogemm.tuning.task.build import Builder
 from autogemm.tuning.task.events import Event, Notice, SearchResumed, SearchStarted, TrialDone
@@ -124,8 +124,7 @@ def tune(  # noqa: PLR0913, PLR0917  # what a run consists of
     starts: tuple[WarmStart, ...] = ()
     if request.warm_start:
         shipped = shipped_rows([family.name for family in spaces.families])
-        known = [*shipped, *store.decided()]
-        starts = warm_starts(known, spec, spaces.families, run_id)
+        starts = nearest_starts(store, shipped, spec, spaces.families, run_id)
         spaces = warmed(spaces, starts)
     run = _Run(request, gpus, compiler, store, on_event, spaces, spec, run_id, accuracy, starts)
     try:

@@ -6,6 +6,7 @@ begun: GPU, process, problem, config. What a GPU does then is in files of FOLDER
 
 - ``delay``: the seconds that each config takes;
 - ``broken-GPU``: every config of that GPU fails as a lost GPU does;
+- ``nvrtc``: the kernels are compiled, by one process, which takes a second longer than need be;
 - ``times.log``: gets a line for each problem that is begun or has its finals: GPU, time, which;
 - ``hold-GPU``: a number; the GPU is busy with its config of that number until there is ``go``.
 """
@@ -22,6 +23,7 @@ from sized_target import SizedTarget
 from waiting import wait_until
 
 from autogemm.catalogue.gpus import find_device
+from autogemm.compile import Compiler, nvrtc
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, Outcome
 from autogemm.support.errors import DeviceError
@@ -40,6 +42,12 @@ class ClusterTarget(SizedTarget):
         self._holds = folder / f"hold-{number}"
         if (folder / f"absent-{number}").exists():
             raise DeviceError(f"GPU {number} does not answer")
+
+    def compiler(self) -> Any:
+        if (self._folder / "nvrtc").exists():
+            cache = self._folder / f"cache-of-{self.number}"
+            return Compiler(cache, threads=1, builder="fake_cluster:late_cubin")
+        return super().compiler()
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         super().prepare(problem, options)
@@ -66,6 +74,12 @@ class ClusterTarget(SizedTarget):
         if self._holds.exists() and len(self.measured) == int(self._holds.read_text()):
             wait_until((self._folder / "go").exists, "the test lets the GPU go on")
         return outcome
+
+
+def late_cubin(source: str, name: str, options: tuple[str, ...]) -> nvrtc.Build:
+    """As NVRTC, a second later."""
+    time.sleep(1.0)
+    return nvrtc.to_cubin(source, name, options)
 
 
 def attach() -> None:

@@ -95,7 +95,7 @@ def test_what_is_no_time(family: str, text: str) -> None:
 
 def test_defaults_agree_with_the_library() -> None:
     own = ("db", "quiet", "cross", "as_json", "as_csv", "sizes", "preset", "problems_file")
-    own += ("rounds_file", "scheduler", "scheduler_file", "total_s")
+    own += ("rounds_file", "scheduler", "scheduler_file", "compilers", "total_s")
     matrix = [field.name for field in fields(MatrixOptions)]
     # A command keeps the settings of its first context, -h among them.
     parent = click.Context(main, **main.context_settings)

@@ -27,6 +27,7 @@ from rich.progress import Progress, TextColumn
 from sized_target import SizedTarget, requests_for, swept
 from waiting import PATIENCE_S
 
+import autogemm.cluster.client
 import autogemm.cluster.crew
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
@@ -292,7 +293,7 @@ def test_a_worker_goes_on_with_a_run_of_the_coordinators_database(
     others, _ = swept(requests_for(tmp_path, [300, 4096]), SizedTarget(), store)
     run_id = interrupted_run(store, request)
     kept = store.trials(run_id)
-    history = history_of(store, request, store.decided(), [PLACE.device])
+    history = history_of(store, request, store.decided_runs(), [PLACE.device])
     with open_store(str(tmp_path / "worker.db")) as own:
         own.import_copies(lambda: history)
         target: Any = SizedTarget()
@@ -315,7 +316,9 @@ def test_what_workers_left_of_a_killed_program_is_kept(store: Store, tmp_path: P
         with open_store(str(folder / "0-a.db")) as own:
             # A result of another size, for a warm start.
             near, _ = swept(requests_for(tmp_path, [4096]), SizedTarget(), store)
-            own.import_copies(lambda: history_of(store, request, store.decided(), [PLACE.device]))
+            own.import_copies(
+                lambda: history_of(store, request, store.decided_runs(), [PLACE.device])
+            )
             num_trials = len(own.trials(interrupted_run(own, request)))
         assert recovered(store, database) == 0, "its program still runs"
         assert len(store.runs()) == 1
@@ -410,6 +413,7 @@ MANY = ("--size", "128", "--size", "256")
         (("--scheduler", "tcp://a:1", "--scheduler-file", "b", *MANY), 2, "exclude each other"),
         (("--scheduler", "tcp://a:1", "--gpu", "all", *MANY), 2, "does not go with a running"),
         (("--scheduler", "tcp://127.0.0.1:9", *MANY), 1, "no scheduler answers at tcp://127."),
+        (("--scheduler", "tcp://a:1", "--compilers", "tcp://a:1", *MANY), 2, "of its own"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
@@ -420,7 +424,7 @@ def test_what_cannot_be_done_is_one_line(
     words: str,
 ) -> None:
     attach_two(monkeypatch)
-    monkeypatch.setattr(autogemm.cluster.crew, "CONNECT_S", 0.5)
+    monkeypatch.setattr(autogemm.cluster.client, "CONNECT_S", 0.5)
     result = run_cli(tmp_path, *arguments)
     assert (result.exit_code, "Traceback" in result.output) == (code, False)
     assert words in result.stderr.strip().splitlines()[-1]
@@ -526,3 +530,29 @@ def test_a_scheduler_file_that_is_not_there_is_said(tmp_path: Path) -> None:
         ClusterRequest("auto", scheduler_file=str(missing))
     missing.write_text("{}")
     assert ClusterRequest("auto", scheduler_file=str(missing)).is_running
+
+
+def test_a_worker_keeps_the_servers_database_for_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker: Any = importlib.import_module("autogemm.cluster.worker")
+
+    class Opened:
+        def __init__(self, url: str) -> None:
+            self.url, self.closed = url, False
+
+        def close(self) -> None:
+            self.closed = True
+
+    monkeypatch.setattr(worker, "open_store", Opened)
+    monkeypatch.setattr(worker, "_server", None)
+    first = worker._store_of("a", "postgresql://x")
+    assert worker._store_of("a", "postgresql://x") is first
+    other = worker._store_of("b", "postgresql://y")
+    assert (first.closed, other.closed, other.url) == (True, False, "postgresql://y")
+    worker.forget("a")
+    with worker._at_work:
+        # A problem is here: its thread leaves the database, and not Dask's.
+        worker.forget("b")
+    assert not other.closed
+    worker.forget("b")
+    assert other.closed
+    assert worker._store_of("b", "postgresql://y") is not other

@@ -73,6 +73,7 @@ def test_a_size_that_is_none(size: str | int, tmp_path: Path) -> None:
 # printed or written. All else is a keyword, under the name of the command's parameter.
 ONLY_TYPED = {
     *("sizes", "preset", "problems_file", "cross", "scheduler", "scheduler_file"),
+    "compilers",
     *("rounds_file", "as_json", "as_csv", "quiet", "form", "help"),
     *("wide", "verbose", "log_file", "total_s"),
 }

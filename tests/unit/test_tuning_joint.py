@@ -180,6 +180,20 @@ def test_expected_improvement_is_that_over_the_best_of_all() -> None:
     assert joint.expected_improvement is None, "one in the running has no model"
 
 
+def test_a_first_time_may_be_told_while_another_thread_looks() -> None:
+    class ToldMeanwhile(Scripted):
+        looks = 0
+
+        @property
+        def best(self) -> tuple[object, float] | None:
+            self.looks += 1
+            return (None, 100.0) if self.looks > 1 else None
+
+    joint = joint_of(ToldMeanwhile("first", 100))
+    assert joint.expected_improvement is None, "nothing had worked when it looked"
+    assert joint.expected_improvement is not None
+
+
 def test_searches_are_told_the_objective() -> None:
     search = Scripted("a", 100)
     joint = joint_of(search, objective=Objective.EDP)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_target import FakeCompiler, FakeTarget, tiny_family
@@ -15,12 +16,13 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.certificate import Certificate, Check, Verdict
 from autogemm.model.results.outcome import Finals, FinalsEntry, Objective, Provenance
 from autogemm.model.similarity import distance
 from autogemm.space import Family
 from autogemm.store import DecidedRow, Store, open_store
 from autogemm.tuning import SearchStarted, TuneRequest, TuneResult, tune
-from autogemm.tuning.loop.warm import warm_starts
+from autogemm.tuning.loop.warm import nearest_starts, warm_starts
 
 H100 = find_device("h100")
 
@@ -130,3 +132,51 @@ def test_a_search_begins_with_what_was_good_at_the_nearest_size(
     cold, started = run(family, store, 4000, warm=False)
     assert started == ()
     assert cold.outcomes[0].config == family.seeds[0]
+
+
+def test_a_large_database_is_read_in_part_and_gives_the_same_starts(
+    family: Family, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Many near, one alone in its neighbourhood, one of an extent that no neighbour may have.
+    sizes = (*range(1000, 1320, 16), 150_000, 2**31 - 8)
+    for m in sizes:
+        run(family, store, m, warm=False)
+    read: list[int] = []
+    decided = store.decided
+
+    def noted(**given: Any) -> list[DecidedRow]:
+        rows = decided(**given)
+        read.append(len(rows))
+        return rows
+
+    everything = store.decided()
+    elsewhere = replace(everything[0].spec.environment, driver="999")
+    monkeypatch.setattr(store, "decided", noted)
+    for m, most_read in ((1100, 6), (1_000_000, 12), (2**31 - 8, 6), (2, 40)):
+        read.clear()
+        spec = replace(everything[0].spec, problem=Problem(m, 512, 256), environment=elsewhere)
+        for run_id in (10, len(sizes) + 1):
+            told = nearest_starts(store, (), spec, (family,), run_id)
+            assert told == warm_starts(everything, spec, (family,), run_id)
+        assert read[-1] <= most_read
+        for shipped_m in (m, 500 * m + 24):
+            problem = Problem(min(shipped_m, 2**31 - 8), 512, 256)
+            shipped = replace(everything[0], run_id=-1, spec=replace(spec, problem=problem))
+            told = nearest_starts(store, [shipped], spec, (family,), 10)
+            assert told == warm_starts([shipped, *everything], spec, (family,), 10)
+    assert (
+        nearest_starts(store, (), replace(spec, problem=Problem(2, 512, 256)), (family,), 9) == ()
+    )
+
+
+def test_a_winner_that_failed_since_starts_nothing(family: Family, store: Store) -> None:
+    result, _ = run(family, store, 1000, warm=False)
+    assert result.finals is not None
+    spec = replace(store.decided()[0].spec, problem=Problem(1016, 512, 256))
+    (start,) = nearest_starts(store, (), spec, (family,), 9)
+    check = Check("edges", Verdict.FAILED, "wrong")
+    failed = Certificate((check,), datetime(2030, 1, 1, tzinfo=UTC))
+    store.record_certificate(result.run_id, result.finals.winner.kernel_sha256, failed)
+    (after,) = nearest_starts(store, (), spec, (family,), 9)
+    assert after.configs[:2] == start.configs[1:]
+    assert start.configs[0] not in after.configs

@@ -26,6 +26,7 @@ from autogemm.compile import Compiler, ptx
 from autogemm.dispatch import assembled
 from autogemm.emulator import Emulator, Mode
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import PLAIN
 from autogemm.model.hardware.device import Device, short_gpu_name
 from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import Provenance
@@ -214,7 +215,8 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     others = {
         "FILE": command.path,
         "--size": query.size,
-        "--epilogue": query.epilogue,
+        "--batch": query.batch,
+        "--groups": query.groups,
         "--run": query.run_id,
         "--kernel": command.kernel_key,
         "--prefix": command.prefix,
@@ -223,6 +225,9 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     if given or command.file_format not in LIBRARY_FORMATS:
         left_out = " ".join(given or [f"--format {command.file_format}"])
         raise UsageError(f"--library covers all sizes: leave out {left_out}")
+    epilogue = query.asked_epilogue or PLAIN
+    if command.file_format == "torch" and not epilogue.is_plain:
+        raise UsageError("--format torch has plain products only: leave out --epilogue")
     families = [load_family(command.family_key)] if command.family_key else default_families()
     layouts = [Layout(query.layout)] if query.layout else None
     dtypes = [DType.parse(query.dtype)] if query.dtype else None
@@ -234,6 +239,7 @@ def _write_library(command: ExportCommand, folder: str) -> None:
         *(runs, families, _device(runs)),
         layouts=layouts,
         dtypes=dtypes,
+        epilogue=epilogue,
         watch=lambda kernels, total: watched(kernels, total, "kernels"),
     )
     files = export_library(library, datetime.now(UTC).date(), torch=command.file_format == "torch")
@@ -253,10 +259,11 @@ def _write_library(command: ExportCommand, folder: str) -> None:
         require_output(str(place / name), force=command.force, ours=ours[name])
     for name, text in files.items():
         write_output(str(place / name), text.encode(), force=command.force, ours=ours[name])
-    for part in library.parts:
+    for part in (*library.parts, *library.fused):
+        fused = "" if part.epilogue.is_plain else f", {part.epilogue}"
         say(
-            f"{folder}: {part.dtype}: {len(part.variants)} kernels of {len(part.configs)} configs; "
-            f"rule: {part.rule}"
+            f"{folder}: {part.dtype}{fused}: {len(part.variants)} kernels of "
+            f"{len(part.configs)} configs; rule: {part.rule}"
         )
         for finding in part.findings:
             say(finding)

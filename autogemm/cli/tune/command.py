@@ -153,7 +153,10 @@ SECTIONS = {
         *("--size", "--preset", "--problems", "--layout", "--dtype", "--lda", "--ldb", "--ldc"),
         *("--batch", "--groups", "--alpha", "--beta", "--epilogue"),
     ),
-    "Where": ("--gpu", "--require-gpu", "--scheduler", "--scheduler-file", "--db", "--fresh"),
+    "Where": (
+        *("--gpu", "--require-gpu", "--scheduler", "--scheduler-file", "--compilers"),
+        *("--db", "--fresh"),
+    ),
     "Space and search": (
         *("--family", "--allow-emulation", "--fix", "--sampler", "--seed", "--no-seeds"),
         *("--no-warm-start", "--no-prune"),
@@ -189,6 +192,11 @@ SECTIONS = {
 )
 @click.option(
     "--scheduler-file", metavar="FILE", help="The same, with the file that the scheduler wrote."
+)
+@click.option(
+    "--compilers",
+    metavar="ADDRESS|FILE",
+    help="Have the workers of this Dask scheduler compile, too; they need no GPU.",
 )
 @click.option("--require-gpu", is_flag=True, help="Fail instead of using a recording.")
 @problems_options
@@ -303,6 +311,7 @@ def tune(  # noqa: PLR0913  # keywords
     problems: ProblemsOptions,
     scheduler: str | None,
     scheduler_file: str | None,
+    compilers: str | None,
     cross: bool,
     total_s: float | None,
     rounds_file: str | None,
@@ -355,7 +364,7 @@ def tune(  # noqa: PLR0913  # keywords
 
     resized = None if problems.sizes else problems.resized
     options = TuneOptions(**values)
-    cluster = ClusterRequest(options.gpu, scheduler, scheduler_file)
+    cluster = ClusterRequest(options.gpu, scheduler, scheduler_file, compilers)
     budgets = (
         {one: max(LEAST_S, total_s * share) for one, share in weights.items()} if total_s else {}
     )

@@ -20,7 +20,7 @@ from autogemm.cli.tune.many import SweepProgress, print_sweep, sweep_as_csv, swe
 from autogemm.cli.tune.progress import progress_listener
 from autogemm.cli.tune.report import print_result
 from autogemm.cli.tune.rounds import Decided, check_rounds_file, write_rounds
-from autogemm.cluster import ClusterRequest, Place, Spread
+from autogemm.cluster import ClusterRequest, Place, Spread, helped
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Outcome
 from autogemm.store import database_place
@@ -88,7 +88,7 @@ def _tune_one(stack: ExitStack, command: TuneCommand) -> tuple[TuneRequest, Tune
 
 
 def _opened(stack: ExitStack, command: TuneCommand, *, prepares: bool = False) -> Opened:
-    return open_run(
+    opened = open_run(
         stack,
         command.problems[0],
         command.options,
@@ -98,6 +98,8 @@ def _opened(stack: ExitStack, command: TuneCommand, *, prepares: bool = False) -
         resized=command.resized,
         prepares=prepares,
     )
+    stack.enter_context(helped(opened.compiler, command.cluster.compilers))
+    return opened
 
 
 def _print(command: TuneCommand, request: TuneRequest, result: TuneResult) -> None:

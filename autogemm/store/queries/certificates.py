@@ -49,8 +49,11 @@ def has_not_failed(
     return or_(kernel_id.is_(None), ~failed)
 
 
-def failed_kernels() -> Select[int, int]:
-    """Numbers of kernels and of the devices on which their newest certificate is a failure."""
+def failed_kernels(*wanted: ColumnElement[bool]) -> Select[int, int]:
+    """Numbers of kernels and of the devices on which their newest certificate is a failure.
+
+    ``wanted`` are conditions on the certificates that are looked at.
+    """
     run = aliased(RunRecord)
     newest_first = func.row_number().over(
         partition_by=(CertificateRecord.kernel_id, run.device_id),
@@ -64,6 +67,7 @@ def failed_kernels() -> Select[int, int]:
             newest_first.label("rank"),
         )
         .join(run, run.id == CertificateRecord.run_id)
+        .where(*wanted)
         .subquery()
     )
     return select(ranked.c.kernel_id, ranked.c.device_id).where(

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any
 
@@ -10,10 +9,10 @@ from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import Session, selectinload
 
 from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Objective, Outcome, Provenance, Status
-from autogemm.store.queries.certificates import failed_kernels
 from autogemm.store.tables import records
 from autogemm.store.tables.convert import (
     columns_of,
@@ -65,6 +64,19 @@ def _of_batch(text: str) -> Condition:
     return or_(is_it, ProblemRecord.batch.startswith(f"{text} "))
 
 
+def _of_epilogue(query: records.BestQuery) -> Condition:
+    """What `BestQuery.epilogue_in` asks, in SQL."""
+    return or_(
+        *(
+            and_(
+                ProblemRecord.dtype == dtype.label,
+                ProblemRecord.epilogue == query.epilogue_in(dtype),
+            )
+            for dtype in DType
+        )
+    )
+
+
 def _of_groups(text: str) -> Condition:
     """What `BestQuery.is_of_groups` asks, in SQL."""
     is_it = ProblemRecord.groups == ("" if text == records.NO_GROUPS else text)
@@ -79,9 +91,10 @@ def conditions(query: records.BestQuery) -> list[Condition]:
     run = {"id": query.run_id, "provenance": query.provenance}
     wanted = [
         *(RunRecord.problem.has(**{name: value}) for name, value in problem.items() if value),
-        *(RunRecord.problem.has(epilogue=one) for one in [query.epilogue_text] if one is not None),
         *(getattr(RunRecord, name) == value for name, value in run.items() if value is not None),
     ]
+    if query.epilogue is not None:
+        wanted.append(RunRecord.problem.has(_of_epilogue(query)))
     if query.batch is not None:
         wanted.append(RunRecord.problem.has(_of_batch(query.batch)))
     if query.groups is not None:
@@ -276,7 +289,7 @@ def newest_run_id(
 def run_row(session: Session, run: RunRecord) -> records.RunRow:
     """One run and what it found."""
     num_trials, num_ok, fastest_us = _counts(session, [run.id]).get(run.id, (0, 0, None))
-    record = _newest_finals(session, [run.id]).get(run.id)
+    record = newest_finals(session, [run.id]).get(run.id)
     decided = finals_of(record) if record is not None else None
     return value_of(
         records.RunRow,
@@ -290,26 +303,6 @@ def run_row(session: Session, run: RunRecord) -> records.RunRow:
     )
 
 
-def decided_rows(session: Session, query: records.BestQuery) -> list[records.DecidedRow]:
-    """Runs that had finals, in the order of their numbers, without kernels that failed since."""
-    runs = select(RunRecord).where(*conditions(query))
-    newest = _newest_finals(session, runs.with_only_columns(RunRecord.id))
-    failed = {tuple(pair) for pair in session.execute(failed_kernels())}
-    rows = []
-    for run in session.scalars(runs.order_by(RunRecord.id)):
-        record = newest.get(run.id)
-        if record is None:
-            continue
-        finals = finals_of(record)
-        # The first record is the baseline's.
-        pairs = zip(finals.entries, record.entries[1:], strict=True)
-        left = tuple(one for one, kept in pairs if (kept.kernel_id, run.device_id) not in failed)
-        if left:
-            decided = replace(finals, entries=left)
-            rows.append(records.DecidedRow(run.id, spec_of(run), decided, record.measured_at))
-    return rows
-
-
 def _newest_finals_ids(runs: Select[int] | list[int]) -> Select[int]:
     """The newest by when it was measured, not by when it came into this database."""
     newest_first = func.row_number().over(
@@ -321,8 +314,8 @@ def _newest_finals_ids(runs: Select[int] | list[int]) -> Select[int]:
     return select(ranked.c.id).where(ranked.c.rank == 1)
 
 
-def _newest_finals(session: Session, runs: Select[int] | list[int]) -> dict[int, FinalsRecord]:
-    """By run."""
+def newest_finals(session: Session, runs: Select[int] | list[int]) -> dict[int, FinalsRecord]:
+    """The newest finals of each run that has any, by run."""
     newest = _newest_finals_ids(runs)
     found = session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
     return {record.run_id: record for record in found}

@@ -153,8 +153,15 @@ def device_of(facts: Columns) -> Device:
 
 
 def problem_of(record: Any) -> Problem:
-    """The problem of a row. SQLite keeps a text in a column of numbers: ValueError."""
-    problem = value_of(Problem, record.problem)
+    """The problem of a row. Raises ValueError as `problem_in`."""
+    return problem_in(record.problem)
+
+
+def problem_in(record: Any) -> Problem:
+    """The problem that a row of problems holds. SQLite keeps a text in a column of numbers:
+    ValueError.
+    """
+    problem = value_of(Problem, record)
     sizes = (problem.m, problem.n, problem.k, problem.lda, problem.ldb, problem.ldc)
     factors = (problem.alpha, problem.beta)
     if {*map(type, sizes)} != {int} or not {*map(type, factors)} <= {int, float}:

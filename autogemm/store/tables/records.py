@@ -11,6 +11,7 @@ from annotated_types import MaxLen, MinLen
 
 from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
 from autogemm.model.hardware.device import Ceilings, Device
@@ -133,6 +134,11 @@ class BestQuery:
         if self.groups not in (None, NO_GROUPS) and not self.groups.isdigit():
             object.__setattr__(self, "groups", str(Groups.parse(self.groups)))
 
+    @classmethod
+    def of(cls, problem: Problem) -> "BestQuery":
+        """What is stored of a problem, and of those that have its size, layout and dtype."""
+        return cls(size=problem.size_label, layout=problem.layout.value, dtype=problem.dtype.label)
+
     def is_of_batch(self, text: str) -> bool:
         """Whether a problem whose batch has that canonical text is meant."""
         return self.batch in (None, text or "1", text.split(" ", maxsplit=1)[0])
@@ -150,16 +156,26 @@ class BestQuery:
             )
             and self.layout in (None, problem.layout)
             and self.dtype in (None, problem.dtype.label)
-            and self.epilogue_text in (None, problem.epilogue.text)
+            and self.epilogue_in(problem.dtype) in (None, problem.epilogue.text)
             and self.is_of_batch(str(problem.batch))
             and self.is_of_groups(str(problem.groups))
             and self.family in (None, family)
         )
 
     @property
-    def epilogue_text(self) -> str | None:
-        """The canonical text that a problem must have, empty for plain products."""
-        return "" if self.epilogue == NO_EPILOGUE else self.epilogue
+    def asked_epilogue(self) -> Epilogue | None:
+        """The epilogue that a problem must have; None where any will do."""
+        if self.epilogue is None:
+            return None
+        return Epilogue("" if self.epilogue == NO_EPILOGUE else self.epilogue)
+
+    def epilogue_in(self, dtype: DType) -> str | None:
+        """The canonical text that a problem of that dtype must have, empty for plain products.
+
+        It names no type that an array has there anyway.
+        """
+        asked = self.asked_epilogue
+        return None if asked is None else asked.in_dtype(dtype).text
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +313,16 @@ class DecidedRow:
     finals: Finals
     measured_at: datetime
     origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRun:
+    """A run that had finals, without them: what tells whether they are worth reading."""
+
+    run_id: int
+    problem: Problem
+    device: Device
+    objective: Objective
 
 
 @dataclass(frozen=True, slots=True)

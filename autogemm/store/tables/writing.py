@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
 from autogemm.model.hardware.device import Device
@@ -85,8 +85,13 @@ def get_run(session: Session, run_id: int) -> models.RunRecord:
     """Raises NotFoundError for a number that is no run's."""
     run = session.get(models.RunRecord, run_id)
     if run is None:
-        raise NotFoundError(f"no run {run_id}: autogemm db list shows the runs")
+        raise no_such_run(run_id)
     return run
+
+
+def no_such_run(run_id: int) -> NotFoundError:
+    """The error for a number that is no run's."""
+    return NotFoundError(f"no run {run_id}: autogemm db list shows the runs")
 
 
 def claim_run(session: Session, run_id: int) -> None:
@@ -115,17 +120,24 @@ def add_trial(
 
     Raises StoreError if it is there with another config.
     """
-    run = get_run(session, run_id)
-    found = session.scalar(select(models.TrialRecord).filter_by(run_id=run_id, number=number))
-    if found is not None:
+    trials = models.TrialRecord
+    is_it = and_(trials.run_id == models.RunRecord.id, trials.number == number)
+    # The run and the trial in one question: this is the statement that is said most often.
+    statement = select(trials.id, trials.config).select_from(models.RunRecord)
+    found = session.execute(
+        statement.outerjoin(trials, is_it).where(models.RunRecord.id == run_id)
+    ).first()
+    if found is None:
+        raise no_such_run(run_id)
+    if found.id is not None:
         if found.config != outcome.config.as_dict():
             raise StoreError(
                 f"trial {number} of run {run_id} is stored already, with another config: two "
                 "processes are writing to one run; end one of them"
             )
-        return found.id
+        return int(found.id)
     trial = models.TrialRecord(
-        run=run,
+        run_id=run_id,
         number=number,
         kernel=kernel_record(session, outcome.kernel_sha256, source),
         finished_at=now(),

@@ -135,8 +135,11 @@ class JointSearch:
 
     def _gap(self, family: _Family) -> float:
         """Log of the family's best over the best of all; infinite if nothing of it has worked."""
-        costs = [one.best for one in self._families if one.best is not None]
-        return math.log(family.best / min(costs)) if family.best is not None else math.inf
+        # First: another thread may be told of a best while this one looks at the others.
+        own = family.best
+        if own is None:
+            return math.inf
+        return math.log(own / min(one.best for one in self._families if one.best is not None))
 
     def _promise(self, family: _Family) -> float:
         """Return what the family's next config is expected to save of the best of all families.

@@ -1,15 +1,18 @@
 """Warm start: the winners of the most similar stored results are tried before anything else."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment
 from autogemm.model.similarity import distance
 from autogemm.space import Family
-from autogemm.store import DecidedRow, RunSpec
+from autogemm.store import DecidedRow, DecidedRun, RunSpec, Store
 from autogemm.support.errors import UsageError
 from autogemm.tuning.task.spaces import Spaces
 
@@ -18,6 +21,10 @@ NUM_RESULTS = 3
 NUM_OF_NEAREST = 3
 # Doublings. Beyond it what was good there says nothing here.
 TOO_FAR = 8.0
+# How far a database is looked through for them, and of how many problems results are read there;
+# each is tried where those before it gave too few that are of use.
+_FEW = 2 * NUM_RESULTS
+_PARTS = ((1 / 64, _FEW), (1.0, _FEW), (TOO_FAR, _FEW), (TOO_FAR, sys.maxsize))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +57,7 @@ def warm_starts(
         is_repeat = _place(row.spec) == _place(spec)
         if row.run_id < run_id and row.spec.objective is spec.objective and not is_repeat:
             newest[row.spec.problem, row.spec.device.name] = row
-    by_distance = [
-        (distance(spec.problem, spec.device, row.spec.problem, row.spec.device), row)
-        for row in newest.values()
-    ]
+    by_distance = [(_distance(row, spec), row) for row in newest.values()]
     by_distance.sort(key=lambda pair: (pair[0], -pair[1].run_id))
     starts: list[WarmStart] = []
     for steps, row in by_distance:
@@ -66,6 +70,49 @@ def warm_starts(
             device_name = row.spec.device.name
             starts.append(WarmStart(row.spec.problem, device_name, row.run_id, known, row.origin))
     return tuple(starts)
+
+
+def nearest_starts(
+    store: Store,
+    shipped: Sequence[DecidedRow],
+    spec: RunSpec,
+    families: Sequence[Family],
+    run_id: int,
+) -> tuple[WarmStart, ...]:
+    """`warm_starts` of the catalogue's rows and all that a database holds.
+
+    Of the database the part nearby is read, which grows until there are enough, so that a large
+    database costs no more than a small one.
+    """
+    starts: tuple[WarmStart, ...] = ()
+    for steps, most in _PARTS:
+        runs = [run for run in store.decided_runs(spec.problem, steps) if run.run_id < run_id]
+        near = _nearest(runs, spec, steps)
+        run_ids = list(chain.from_iterable(near[:most]))
+        known = [row for row in shipped if _distance(row, spec) <= steps]
+        known += store.decided(run_ids=run_ids)
+        starts = warm_starts(known, spec, families, run_id)
+        is_all = steps == TOO_FAR and len(near) <= most
+        if is_all or len(starts) == NUM_RESULTS:
+            break
+    return starts
+
+
+def _distance(row: DecidedRow, spec: RunSpec) -> float:
+    return distance(spec.problem, spec.device, row.spec.problem, row.spec.device)
+
+
+def _nearest(runs: Sequence[DecidedRun], spec: RunSpec, steps: float) -> list[list[int]]:
+    """The runs of each problem and GPU within that distance, the nearest first."""
+    alike: dict[tuple[Problem, Device], list[int]] = {}
+    for run in runs:
+        if run.objective is spec.objective:
+            alike.setdefault((run.problem, run.device), []).append(run.run_id)
+    by_distance = sorted(
+        (distance(spec.problem, spec.device, *task), -max(run_ids), run_ids)
+        for task, run_ids in alike.items()
+    )
+    return [run_ids for away, _, run_ids in by_distance if away <= steps]
 
 
 def warmed(spaces: Spaces, starts: Sequence[WarmStart]) -> Spaces:
