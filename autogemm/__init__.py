@@ -2,9 +2,9 @@
 
 `gemm` multiplies arrays of PyTorch, CuPy and other libraries with tuned kernels, `grouped_gemm`
 rows of groups by a matrix each, `tune` searches for the fastest kernel of a problem, `best` looks
-up a stored result, and `forget` drops the choices of `gemm`; `record` and `patch` work on PyTorch
-programs and models. The command line (``autogemm tune``, ``export``, ``db``) is a thin layer over
-the same packages; docs/architecture.md describes them.
+up a stored result, and `forget` drops the choices of `gemm`; `record`, `patch` and
+`inductor_options` work on PyTorch programs and models. The command line (``autogemm tune``,
+``export``, ``db``) is a thin layer over the same packages; docs/architecture.md describes them.
 """
 
 from autogemm.support.version import __version__
@@ -12,7 +12,7 @@ from autogemm.support.version import __version__
 # As in `typing`, whose import would take as long as everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from autogemm.programs import patch, record, unpatch
+    from autogemm.programs import inductor_options, patch, record, unpatch
     from autogemm.runtime import best, forget, gemm, grouped_gemm, tune
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "forget",
     "gemm",
     "grouped_gemm",
+    "inductor_options",
     "patch",
     "record",
     "tune",

@@ -1,18 +1,21 @@
-"""The measured finals in benchmarks/results whose kernels the code as it stands still emits.
+"""The measured finals in benchmarks/results, of kernels that the code as it stands still emits.
 
 Beside each table of `suite.py` lies a file of rounds with the times of all finalists. A finalist
-counts if its family renders the very text that was timed (equal sha256); others are left out.
+counts if its family renders the very text that was timed (equal sha256); others are left out,
+unless the caller says which of today's configs they are.
 """
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from suite_shapes import problem_of
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
@@ -28,6 +31,8 @@ from autogemm.support.errors import AutogemmError
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = ".rounds.json.gz"
+# Of a config's values, its problem and the hash of the text that was timed, a config of today.
+ConfigOf = Callable[[dict[str, Any], Problem, str], Config | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +41,28 @@ class Committed:
 
     row: DecidedRow
     listed: dict[str, Any]
+    table: dict[str, Any]
     file: str
 
 
-def committed(folder: Path = RESULTS) -> Iterator[Committed]:
-    """Yield every problem whose winner's text is emitted today, oldest table first.
+def emitted(values: dict[str, Any], problem: Problem, sha256: str) -> Config | None:
+    """Return the config of the family that renders exactly that text; None where none does.
 
-    Problems have numbers in place of those of runs.
+    Parameters that are newer than the text have their defaults.
+    """
+    for family in _families():
+        with suppress(AutogemmError):
+            config = family.completed(Config.of(family.name, values))
+            if render(family, config, problem).sha256 == sha256:
+                return config
+    return None
+
+
+def committed(folder: Path = RESULTS, config_of: ConfigOf = emitted) -> Iterator[Committed]:
+    """Yield every problem whose winner is a config of today, oldest table first.
+
+    By default that is one whose text is emitted today. Problems have numbers in place of those of
+    runs.
     """
     files = sorted(folder.glob(f"*{ROUNDS}"), key=lambda path: (_table(path)["date"], path.name))
     number = 0
@@ -55,9 +75,9 @@ def committed(folder: Path = RESULTS) -> Iterator[Committed]:
         for listed in table["rows"]:
             found = rounds.get((listed["shape"], listed["layout"]))
             number += 1
-            row = found and _decided(number, table, listed, found)
+            row = found and _decided(number, table, listed, found, config_of)
             if row:
-                yield Committed(row, listed, path.name.removesuffix(ROUNDS) + ".json")
+                yield Committed(row, listed, table, path.name.removesuffix(ROUNDS) + ".json")
 
 
 def _table(rounds: Path) -> dict[str, Any]:
@@ -66,23 +86,32 @@ def _table(rounds: Path) -> dict[str, Any]:
     return table
 
 
-def _decided(
-    number: int, table: dict[str, Any], listed: dict[str, Any], found: dict[str, Any]
-) -> DecidedRow | None:
-    epilogue = "" if listed["epilogue"] == "none" else listed["epilogue"]
-    problem = Problem(
-        *Problem.parse_size(listed["shape"]),
-        Layout(listed["layout"]),
+def listed_problem(listed: dict[str, Any]) -> Problem:
+    """The problem of a table's row; rows of before had neither layout nor epilogue."""
+    epilogue = listed.get("epilogue", "none")
+    return problem_of(
+        listed["shape"],
+        Layout(listed.get("layout", "nn")),
         DType.parse(listed["dtype"]),
-        epilogue=Epilogue.parse(epilogue),
+        Epilogue.parse("" if epilogue == "none" else epilogue),
     )
+
+
+def _decided(
+    number: int,
+    table: dict[str, Any],
+    listed: dict[str, Any],
+    found: dict[str, Any],
+    config_of: ConfigOf,
+) -> DecidedRow | None:
+    problem = listed_problem(listed)
     contestants = found["contestants"]
     (baseline,) = (one for one in contestants if one["role"] == "baseline")
     kernels = [
         _samples(one, config)
         for one in contestants
         if one["role"] == "kernel"
-        and (config := emitted(one["config"], problem, one["kernel_sha256"])) is not None
+        and (config := config_of(one["config"], problem, one["kernel_sha256"])) is not None
     ]
     if listed["kernel_sha256"] not in {one.kernel_sha256 for one in kernels}:
         return None
@@ -121,23 +150,9 @@ def _samples(contestant: dict[str, Any], config: Config | None) -> FinalsSamples
     )
 
 
-def emitted(values: dict[str, Any], problem: Problem, sha256: str) -> Config | None:
-    """Return the config of the family that renders exactly that text; None where none does."""
-    for family in _families(frozenset(values)):
-        config = Config.of(family.name, values)
-        with suppress(AutogemmError):
-            if render(family, config, problem).sha256 == sha256:
-                return config
-    return None
-
-
 @cache
-def _families(names: frozenset[str]) -> tuple[Family, ...]:
-    return tuple(
-        family
-        for family in default_families(emulation=True)
-        if names == {parameter.name for parameter in family.parameters}
-    )
+def _families() -> tuple[Family, ...]:
+    return tuple(default_families(emulation=True))
 
 
 def rows_of(found: Sequence[Committed]) -> list[DecidedRow]:

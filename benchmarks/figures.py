@@ -30,23 +30,17 @@ and the section says in words that it is of an earlier version of the templates.
 """
 
 import json
-import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
+from suite_tables import geometric_mean, is_emitted_today
 
-from autogemm.codegen import render
-from autogemm.model.config import Config
-from autogemm.model.dtypes import DType
-from autogemm.model.problem import Layout, Problem
-from autogemm.space import load_family
-from autogemm.support.errors import AutogemmError
 from autogemm.support.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -147,11 +141,6 @@ def of_medians(row: dict[str, Any]) -> float:
     return float(row.get("ratio_of_medians", baseline_us / row["time_us"]))
 
 
-def geometric_mean(ratios: Sequence[float]) -> float:
-    """The mean of ratios."""
-    return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
-
-
 SUMMARIES: dict[str, Callable[[Sequence[dict[str, Any]]], float]] = {
     "geometric_mean": lambda rows: geometric_mean([row["ratio"] for row in rows]),
     "geometric_mean_of_medians": lambda rows: geometric_mean([*map(of_medians, rows)]),
@@ -173,19 +162,7 @@ def is_of_today(name: str) -> bool:
     """Whether each winner of a suite has the text that its family emits today."""
     if not name.endswith(".json"):
         return True
-    return all("kernel_sha256" in row and is_emitted(row) for row in rows_of(name))
-
-
-def is_emitted(row: dict[str, Any]) -> bool:
-    """Whether the row's config gives the text that was timed."""
-    try:
-        family = load_family(row["family"])
-        problem = Problem.of_size(row["shape"], Layout(row["layout"]))
-        problem = replace(problem, dtype=DType.parse(row["dtype"]))
-        config = Config.of(family.name, family.current(row["config"]))
-        return bool(render(family, config, problem).sha256 == row["kernel_sha256"])
-    except AutogemmError:
-        return False
+    return all("kernel_sha256" in row and is_emitted_today(row) for row in rows_of(name))
 
 
 def markers_of(line: str) -> list[re.Match[str]]:

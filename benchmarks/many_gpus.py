@@ -211,4 +211,6 @@ def shown(report: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    # Searches begin with nothing but seeds, whatever ships.
+    os.environ["AUTOGEMM_CATALOGUE"] = "none"
     main()

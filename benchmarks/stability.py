@@ -10,6 +10,7 @@ it with all samples to FOLDER/stability.json.
 
 import argparse
 import json
+import os
 import tempfile
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -172,4 +173,6 @@ def shown(row: Row) -> dict[str, object]:
 
 
 if __name__ == "__main__":
+    # Searches begin with nothing but seeds, whatever ships.
+    os.environ["AUTOGEMM_CATALOGUE"] = "none"
     main()

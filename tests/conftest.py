@@ -43,6 +43,8 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in OF_THE_TERMINAL:
             patch.delenv(name, raising=False)
         patch.setenv("AUTOGEMM_CACHE", str(folder / "cache"))
+        # A test that wants the catalogue names it: what ships changes.
+        patch.setenv("AUTOGEMM_CATALOGUE", "none")
         # A test that wants a database makes its own.
         patch.setenv("AUTOGEMM_DB", str(folder / "nobody's" / "file" / "tune.db"))
         (folder / "nobody's").mkdir(exist_ok=True)

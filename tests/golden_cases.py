@@ -75,6 +75,7 @@ GATED: dict[str, Value] = {
     **{"SPLIT_K": 1, "BOX_M": 64, "C_BUFFERS": 2, "GROUP_M": 8, "BLOCKS": 132},
     **{"SCHEDULE": "cooperative", "EPILOGUE": "overlapped", "K_ORDER": "forward"},
 }
+GATED_MMA: dict[str, Value] = {"WN": 32}
 # For gemm_wgmma: columns of tiles with one more, some of which are short.
 TWO_HEIGHTS: dict[str, Value] = {
     **{"BM": 256, "BN": 128, "WM": 256, "WN": 64, "GROUP_M": 8, "CLUSTER_M": 1},
@@ -432,6 +433,29 @@ GOLDEN_CASES = (
         Problem(8192, 8192, 8192, Layout.NT, DType.E5M2_F16),
         {"BM": 64, "BN": 128, "WM": 64, "WN": 128, "SCHEDULE": "pingpong", "BOX_M": 16}
         | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after", "STAGES": 6, "PROMOTE": 128},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "i8",
+        Problem(4096, 4096, 4096, Layout.NT, DType.I8),
+        {"BN": 256, "WN": 256, "CLUSTER_M": 1, "GROUP_M": 8, "EPILOGUE": "after"}
+        | {"STAGES": 4, "BOX_M": 64, "C_BUFFERS": 1},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "i8_overlapped",
+        Problem(4096, 4096, 4096, Layout.NT, DType.I8_BF16),
+        {"CLUSTER_M": 1, "GROUP_M": 16},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "i8_f32_split",
+        Problem(64, 4096, 4096, Layout.NT, DType.I8_F32),
+        {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2}
+        | {"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -863,6 +887,56 @@ GOLDEN_CASES = (
         GATED | {"CLUSTER_M": 2, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
+    ),
+    GoldenCase(
+        "fused_gated",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NT, DType.BF16),
+            "silu(acc[n] + bias[n]) * acc[n + N]",
+        ),
+        GATED_MMA,
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "fused_gated_any_size",
+        fused(
+            Problem(1001, 1003, 1005, Layout.NN, DType.F16), "silu(acc[n]) * acc[n + N] + c[m, n]"
+        ),
+        GATED_MMA | {"BN": 64, "MMA_K": 8, "STAGES": 1, "REG_STAGES": 1},
+        family="gemm_mma",
+        gpu="t4",
+    ),
+    GoldenCase(
+        "fused_gated_interleaved",
+        fused(
+            Problem(4096, 4096, 4096, Layout.TT, DType.TF32),
+            "gelu_tanh(acc[2 * n]) * acc[2 * n + 1]",
+        ),
+        GATED_MMA | {"BM": 64, "BN": 64, "WM": 32, "MMA_K": 8},
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "grouped_gated",
+        fused(
+            grouped(Problem(4096, 4096, 4096, Layout.NN, DType.BF16)), "silu(acc[n]) * acc[n + N]"
+        ),
+        GATED_MMA,
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "fused_gated",
+        fused(square(4096), "silu(acc[n] + bias[n]) * acc[n + N]"),
+        {"BN": 128, "WN": 16, "TN": 4, "STAGES": 4, "GROUP_M": 8, "LANE_MAP": "quads"},
+    ),
+    GoldenCase(
+        "fused_gated_any_size",
+        fused(square(1023, Layout.NT), "gelu(acc[2 * n]) * acc[2 * n + 1] + c[m, n]"),
+        {"BM": 64, "BN": 64, "BK": 8, "WM": 32, "WN": 32, "TM": 8, "TN": 4, "STAGES": 2}
+        | {"SLICE_K": 2, "SLICES": "separate", "VEC_LOAD": 1, "VEC_STORE": 1, "EDGES": "inward"}
+        | {"POINTERS": "held", "PAD_B": 4, "CHAIN_K": 128},
     ),
     # So many inputs that they do not fit into a line.
     GoldenCase(

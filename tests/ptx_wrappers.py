@@ -108,8 +108,9 @@ def entry_of(name: str) -> Wrapper:
 
 def _pattern(text: str, emitted: Emitted) -> str:
     """Return the expression that a wrapper's body must match whole."""
-    accumulators = re.search(r"float \(&d\)\[(\d+)\]", emitted.text)
-    count = int(accumulators[1]) if accumulators else 0
+    accumulators = re.search(r"(float|int) \(&d\)\[(\d+)\]", emitted.text)
+    kind, count = (accumulators[1], int(accumulators[2])) if accumulators else ("float", 0)
+    register = "f" if kind == "float" else "r"
     element = re.search(r"(?:^|_)(bf16|f16|tf32|e4m3|e5m2)_", emitted.name)
     # Whether an operand of wgmma is stored across k.
     across_a, across_b = (int(major == "m") for major in emitted.name[-2:])
@@ -117,7 +118,7 @@ def _pattern(text: str, emitted: Emitted) -> str:
         "<type>": element[1] if element else "",
         "<columns>": str(2 * count),
         "<d>": ", ".join(f"%{i}" for i in range(count)),
-        "<outputs>": ",".join(f'"+f"(d[{i}])' for i in range(count)),
+        "<outputs>": ",".join(f'"+{register}"(d[{i}])' for i in range(count)),
         "<transposed a>": str(across_a),
         "<transposed b>": str(across_b),
     }

@@ -119,6 +119,7 @@ BASES: dict[str, Golden | Handwritten] = {
     "wgmma tf32": Golden("gemm_wgmma_tf32", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma tf32 packed": Golden("gemm_wgmma_tf32_packed_b", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma e4m3": Golden("gemm_wgmma_e4m3", (tensor(512, 512, 512, DType.E4M3, Layout.NT),)),
+    "wgmma i8": Golden("gemm_wgmma_i8", (tensor(512, 512, 512, DType.I8, Layout.NT),)),
     "wgmma split": Golden("gemm_wgmma_bf16_split", (tensor(64, 512, 1024, DType.BF16),)),
     "emulated wgmma": Golden("sgemm_emulated_wgmma_f16x3", (Problem(512, 512, 512),)),
     "cluster": Handwritten("cluster"),
@@ -360,6 +361,9 @@ BUGS: tuple[Bug, ...] = (
     exchanged("wgmma tf32 packed", "wgmma_tf32_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
     exchanged("wgmma e4m3", "wgmma_e4m3_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
     Bug("wgmma e4m3", "wgmma_e4m3_kk", "read as e5m2", ".e4m3.e4m3 ", ".e5m2.e5m2 "),
+    exchanged("wgmma i8", "wgmma_i8_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
+    Bug("wgmma i8", "wgmma_i8_kk", "a read as unsigned", ".s8.s8 ", ".u8.s8 "),
+    Bug("wgmma i8", "wgmma_i8_kk", "b read as unsigned", ".s8.s8 ", ".s8.u8 "),
     Bug("wgmma", "give_up_registers", "none given up", "setmaxnreg.dec.sync.aligned.u32 40;", ""),
     Bug(
         "wgmma",

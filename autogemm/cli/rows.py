@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from autogemm.catalogue.winners import Winner
 from autogemm.cli.output import Form, print_rows
 from autogemm.cli.prose import say
 from autogemm.cli.table import print_table
@@ -32,7 +33,7 @@ from autogemm.model.results.columns import (
     under,
 )
 from autogemm.model.results.columns import PROBLEM as PROBLEM_FIELDS
-from autogemm.model.results.outcome import Finals, FinalsEntry
+from autogemm.model.results.outcome import Finals, FinalsEntry, Provenance
 from autogemm.model.results.stored import StoredKernel
 from autogemm.model.splitting import splitting_of
 from autogemm.store import ResultRow, RunLine, RunRow, Store, TrialRow, open_store
@@ -59,6 +60,16 @@ BEST: Columns = (
     *("baseline", "energy_mj", "baseline_energy_mj", *SUSTAINED),
     *("family", "config", "kernel_id", "run_id", "measured_at"),
 )
+
+WINNER: Columns = (
+    *(*PLACE, *PROBLEM, "l2", *SPEED, *RATIO, "baseline", "baseline_us", "text", "family"),
+    *("config", "kernel_sha256", "driver", "compiler", "cublas", "rounds", "max_error"),
+    *("date", "commit", "source", "command"),
+)
+WINNER_TABLE: Columns = (
+    *(*SHORT_PLACE, *SPEED, *RATIO, "baseline", "text", "family", "date", "commit", "source"),
+)
+WINNER_SHORT: Columns = ("gpu", "problem", "provenance", "time_us", "ratio", "text", "family")
 
 RUN_TABLE: Columns = (
     *("run_id", "state", *SHORT_PLACE, "families", "sampler", "num_trials", "num_ok"),
@@ -173,6 +184,24 @@ _ENTRY: Paths = {
 def best_row(row: ResultRow) -> FlatRow:
     """Return the columns BEST."""
     return row_of(row, _BEST)
+
+
+def winner_row(winner: Winner) -> FlatRow:
+    """Return the columns WINNER."""
+    kernel = winner.kernels[0]
+    return {
+        **row_of(winner, {name: name for name in WINNER if hasattr(winner, name)}),
+        **row_of(winner, under("problem", PROBLEM)),
+        "gpu": winner.gpu,
+        "size": winner.problem.size_label,
+        "layout": winner.problem.layout,
+        "dtype": winner.problem.dtype.label,
+        "problem": winner.problem.label,
+        "provenance": Provenance.RECORDED,
+        **row_of(kernel, under("", ("time_us", *RATIO))),
+        **_tflops(winner.problem, kernel.time_us),
+        "family": kernel.config.family,
+    }
 
 
 def run_row(row: RunRow | RunLine) -> FlatRow:

@@ -10,6 +10,7 @@ from autogemm.dispatch.legal import NearestLegal
 from autogemm.dispatch.table import Table, common_table, tuned_sizes
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Provenance
@@ -29,36 +30,49 @@ def assembled(  # noqa: PLR0913  # keywords, but for the first three
     *,
     layouts: Sequence[Layout] | None = None,
     dtypes: Sequence[DType] | None = None,
+    epilogue: Epilogue = PLAIN,
     watch: Watch = lambda kernels, total: kernels,
 ) -> Library:
     """Kernels, rules and findings of each dtype that was tuned on that GPU, of ``dtypes`` if given.
+
+    With an ``epilogue`` there are also those that were tuned with it, where there must be some.
 
     ``layouts`` get kernels, by default those that were tuned; the others have the fallback. A rule
     is learned from the layout with the most results. ``watch`` is given the kernels of a dtype and
     how many there are, and passes them on. Raises NotFoundError without any result.
     """
     nearest_legal = NearestLegal(families, device)
-    made = (_part(runs, nearest_legal, dtype, layouts, watch) for dtype in dtypes or LIBRARY_DTYPES)
-    parts = tuple(part for part in made if part is not None)
-    if not parts:
-        asked = f" for {', '.join(map(str, dtypes))}" if dtypes else ""
-        raise NotFoundError(
-            f"these families have no result{asked} on {device.name}: "
-            "autogemm tune --preset mixed --cross"
+
+    def parts(with_epilogue: Epilogue) -> tuple[Part, ...]:
+        made = (
+            _part(runs, nearest_legal, dtype, with_epilogue.in_dtype(dtype), layouts, watch)
+            for dtype in dtypes or LIBRARY_DTYPES
         )
-    return Library(device, parts)
+        found = tuple(part for part in made if part is not None)
+        if not found and with_epilogue == epilogue:
+            asked = f" for {', '.join(map(str, dtypes))}" if dtypes else ""
+            fused = "" if epilogue.is_plain else f" with the epilogue {epilogue}"
+            option = "" if epilogue.is_plain else f' --epilogue "{epilogue}"'
+            raise NotFoundError(
+                f"these families have no result{asked}{fused} on {device.name}: "
+                f"autogemm tune --preset mixed --cross{option}"
+            )
+        return found
+
+    return Library(device, parts(PLAIN), () if epilogue.is_plain else parts(epilogue))
 
 
-def _part(
+def _part(  # noqa: PLR0913, PLR0917  # what was tuned, and which of it
     runs: Sequence[DecidedRow],
     nearest_legal: NearestLegal,
     dtype: DType,
+    epilogue: Epilogue,
     layouts: Sequence[Layout] | None,
     watch: Watch,
 ) -> Part | None:
-    """What the library has for a dtype, None without any result."""
+    """What the library has for a dtype and an epilogue, None without any result."""
     device = nearest_legal.device
-    by_layout = {one: tuned_sizes(runs, device, dtype, one) for one in Layout}
+    by_layout = {one: tuned_sizes(runs, device, dtype, one, epilogue) for one in Layout}
     ruling = max(by_layout, key=lambda one: len(by_layout[one]))
     table = common_table(by_layout[ruling], nearest_legal)
     sizes = table.sizes
@@ -71,7 +85,9 @@ def _part(
     variants = [
         variant
         for number, kernel in enumerate(watch(used, len(used)))
-        for variant in variants_of(table.kernels[kernel], number, chosen, nearest_legal, dtype)
+        for variant in variants_of(
+            table.kernels[kernel], number, chosen, nearest_legal, dtype, epilogue
+        )
     ]
     is_recorded = any(
         run.spec.provenance is Provenance.RECORDED
@@ -88,6 +104,7 @@ def _part(
         best_at=tuple(used.index(one) if one in used else None for one in table.winners),
         findings=tuple(_findings(table, learned, ruling, chosen, is_recorded)),
         layout=ruling,
+        epilogue=epilogue,
     )
 
 
@@ -95,8 +112,8 @@ def _findings(
     table: Table, learned: Learned, ruling: Layout, layouts: Sequence[Layout], is_recorded: bool
 ) -> list[str]:
     recorded = (
-        "RECORDED, NOT MEASURED ON THIS MACHINE: all times below are from recordings, of the "
-        "kernels as they were then."
+        "RECORDED, NOT MEASURED ON THIS MACHINE: all times below are from recordings or the "
+        "catalogue, of the kernels as they were then."
     )
     lines = [recorded] if is_recorded else []
     lines.append(
@@ -140,12 +157,13 @@ def _renumbered(rule: Rule, used: Sequence[int]) -> Rule:
 MANY, FEW = 64, 1
 
 
-def variants_of(
+def variants_of(  # noqa: PLR0913, PLR0917  # what makes a kind of problem, each optional
     config: Config,
     number: int,
     layouts: Sequence[Layout],
     nearest_legal: NearestLegal,
     dtype: DType = DType.F32,
+    epilogue: Epilogue = PLAIN,
 ) -> tuple[Variant, ...]:
     """Without edges, with the most frequent ones, with any; with rows that no vector fits; for what
     is smaller than a tile. For each layout, once each text. Edges are written as they are fastest.
@@ -155,7 +173,8 @@ def variants_of(
     found: dict[str, Variant] = {}
     tile = _tile(nearest_legal.family(config), config, dtype)
     for layout in layouts:
-        for edges, problems in _kinds(tile, layout, dtype):
+        for edges, plain in _kinds(tile, layout, dtype):
+            problems = [problem.with_epilogue(epilogue) for problem in plain]
             variant = _first_legal(config, number, edges, problems, nearest_legal)
             if variant is not None:
                 source = render(variant.family, variant.config, variant.problem)
@@ -182,8 +201,9 @@ def _kinds(tile: Size, layout: Layout, dtype: DType) -> Iterator[tuple[str, list
     bm, bn, bk = tile
     vector = ALIGNMENT_BYTES // dtype.size_bytes
     tall = [(rows * bm, MANY * bn, MANY * bk) for rows in (MANY, FEW)]
-    vectors = [(m - vector, n - vector, k) for m, n, k in tall]
-    all_vectors = [(m - vector, n - vector, k - vector) for m, n, k in tall]
+    # A tile for few rows may have no more than a vector's.
+    vectors = [(max(1, m - vector), n - vector, k) for m, n, k in tall]
+    all_vectors = [(m, n, k - vector) for m, n, k in vectors]
     ragged = [(m - 1, n - 1, k - 1) for m, n, k in tall]
 
     def padded(size: Size, multiple: int) -> Problem:

@@ -13,9 +13,9 @@ from autogemm.dispatch.table import (
     FEWEST_COMMON,
     TunedSize,
     common_kernels,
+    ruling,
     table_of,
     tuned_sizes,
-    usable,
 )
 from autogemm.model.batch import ONE
 from autogemm.model.config import Config
@@ -58,8 +58,11 @@ class Chooser:
         self._choices: dict[Problem, Choice] = {}
 
     def is_tuned(self, problem: Problem) -> bool:
-        """Whether this very problem has a result on this GPU, whatever its alpha and beta."""
-        return self._own(problem) is not None
+        """Whether the database has a result of this very problem on this GPU, whatever its alpha
+        and beta.
+        """
+        own = self._own(problem)
+        return own is not None and not own.origin
 
     def choose(self, problem: Problem) -> Choice:
         """Return the first legal candidate, the same one for a problem each time.
@@ -74,9 +77,8 @@ class Chooser:
     def _chosen(self, problem: Problem) -> Choice:
         own = self._own(problem)
         if own is not None and self._nearest_legal.is_legal(own.winner, problem):
-            return Choice(
-                self._nearest_legal.family(own.winner), own.winner, f"tuned in run {own.run_id}"
-            )
+            why = own.origin or f"tuned in run {own.run_id}"
+            return Choice(self._nearest_legal.family(own.winner), own.winner, why)
         for config, why in self._candidates(problem):
             legal = self._nearest_legal(config, problem)
             if legal is not None:
@@ -101,6 +103,7 @@ class Chooser:
                 yield kernels[chosen], str(learned.rule)
         for size, device in self._by_distance(problem):
             where = "" if device.name == self._device.name else f" on {device.name}"
+            where += f" of {size.origin}" if size.origin else ""
             yield size.winner, f"nearest tuned size {size.problem.label}{where}"
         for config in guessed(self._families, problem, self._device, self._nearest_legal):
             yield config, "nothing tuned: a seed of the family"
@@ -112,7 +115,8 @@ class Chooser:
             sizes = tuned_sizes(
                 self._runs, self._device, epilogue=epilogue, batch=batch, grouped=grouped
             )
-        return next((size for size in sizes if same_kernel(size.problem, problem)), None)
+        found = (size for size in sizes if same_kernel(size.problem, problem))
+        return max(found, key=lambda size: size.standing, default=None)
 
     def _learned(self, dtype: DType, layout: Layout) -> tuple[Learned, tuple[Config, ...]] | None:
         """Return the rule for a layout and its kernels by number, from all layouts if it has few
@@ -121,7 +125,7 @@ class Chooser:
         sizes = tuned_sizes(self._runs, self._device, dtype, layout)
         if len(sizes) < FEW_SIZES:
             sizes = tuned_sizes(self._runs, self._device, dtype)
-        sizes = usable(sizes, self._nearest_legal)
+        sizes = ruling(sizes, self._nearest_legal)
         if not sizes:
             return None
         winners = tuple(dict.fromkeys(size.winner for size in sizes))
@@ -142,9 +146,12 @@ class Chooser:
             for grouped in dict.fromkeys((not problem.groups.is_none, False))
             for size in tuned_sizes(self._runs, device, problem.dtype, batch=batch, grouped=grouped)
         ]
-        return sorted(
-            known, key=lambda pair: distance(problem, self._device, pair[0].problem, pair[1])
-        )
+
+        def order(pair: tuple[TunedSize, Device]) -> tuple[float, int]:
+            size, device = pair
+            return distance(problem, self._device, size.problem, device), -size.standing
+
+        return sorted(known, key=order)
 
 
 def same_kernel(one: Problem, other: Problem) -> bool:

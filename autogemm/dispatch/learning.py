@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.dispatch.table import Losses, Table
+from autogemm.dispatch.table import FEWEST_SIZES, Losses, Table
 from autogemm.model.config import Config
 from autogemm.model.rule import (
     FEATURES,
@@ -31,8 +31,6 @@ MAX_DEPTH = 4
 MIN_LEAF = 2
 # A split must save as much, in log time summed over its sizes: less is noise.
 LEAST_GAIN = 0.02
-# Fewer tell nothing of sizes between them.
-FEWEST_SIZES = 3
 
 Rows = Sequence[int]
 Integers = npt.NDArray[np.int64]

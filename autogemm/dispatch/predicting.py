@@ -8,7 +8,7 @@ logarithms of sizes, parameters and derived quantities.
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from autogemm.dispatch.legal import NearestLegal
 from autogemm.dispatch.table import TunedSize
-from autogemm.model.config import Config
+from autogemm.model.config import Config, Value
 from autogemm.model.problem import Problem
 from autogemm.model.similarity import distance
 from autogemm.space import Family, derive_values, expected_time
@@ -94,13 +94,18 @@ class Predictor:
         if not self._nearest_legal.knows(config):
             return None
         family = self._nearest_legal.family(config)
-        expected = expected_time(family, config, problem, self._nearest_legal.device)
-        if expected is None:
+        if not family.expected:
             return None
-        return Timed(_features(family, config, problem), math.log2(max(expected, 1)))
+        derived = derive_values(family, config, problem)
+        expected = expected_time(family, config, problem, self._nearest_legal.device, derived)
+        assert expected is not None, "the family expects times"
+        features = _features(family, config, problem, derived)
+        return Timed(features, math.log2(max(expected, 1)))
 
 
-def _features(family: Family, config: Config, problem: Problem) -> tuple[float, ...]:
+def _features(
+    family: Family, config: Config, problem: Problem, derived: Mapping[str, Value]
+) -> tuple[float, ...]:
     """Logarithms of sizes, parameters and derived numbers; 0 or 1 for a parameter that is a word.
 
     The same places for all configs of a family.
@@ -114,7 +119,7 @@ def _features(family: Family, config: Config, problem: Problem) -> tuple[float, 
             numbers.append(value + 1)
         else:
             words += [float(value == one) for one in parameter.values]
-    for value in derive_values(family, config, problem).values():
+    for value in derived.values():
         if isinstance(value, int):
             numbers.append(value)
     return (*words, *(math.log2(max(number, 0.5)) for number in numbers))

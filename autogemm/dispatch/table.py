@@ -15,10 +15,13 @@ from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Objective, Provenance
+from autogemm.space import same_tiles
 from autogemm.store import DecidedRow
 
 # A rule needs two kernels to choose from.
 FEWEST_COMMON = 2
+# Fewer sizes tell nothing of those between them.
+FEWEST_SIZES = 3
 
 Losses = npt.NDArray[np.float64]
 
@@ -37,6 +40,19 @@ class TunedSize:
     """Time of cuBLAS / time of the winner."""
     times_us: Mapping[Config, float]
     run_id: int
+    provenance: Provenance = Provenance.MEASURED
+    origin: str = ""
+    """As of `DecidedRow`: empty for a result of the database."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it was measured for the database that is read."""
+        return self.provenance is Provenance.MEASURED
+
+    @property
+    def standing(self) -> int:
+        """Greater for what goes before another: measured, then recorded, then the catalogue's."""
+        return 2 * self.is_measured + (not self.origin)
 
     @property
     def size(self) -> tuple[int, int, int]:
@@ -57,9 +73,10 @@ def tuned_sizes(  # noqa: PLR0913, PLR0917  # what makes a problem, each optiona
     """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given,
     with that epilogue and batch; only those whose rows belong to groups, or only others.
 
-    Measured results; where there are none, recorded ones.
+    Of each problem the measured results; where it has none, recorded ones of the database, at last
+    the catalogue's.
     """
-    fitting = [
+    fitting = (
         run
         for run in runs
         if run.spec.device.name == device.name
@@ -69,15 +86,18 @@ def tuned_sizes(  # noqa: PLR0913, PLR0917  # what makes a problem, each optiona
         and run.spec.problem.epilogue == epilogue
         and run.spec.problem.batch == batch
         and run.spec.problem.groups.is_none is not grouped
-    ]
-    measured = [run for run in fitting if run.spec.provenance is Provenance.MEASURED]
+    )
     chosen: dict[Problem, TunedSize] = {}
-    for run in sorted(measured or fitting, key=lambda run: (run.measured_at, run.run_id)):
+    for run in sorted(fitting, key=lambda run: (run.measured_at, run.run_id)):
         size = _tuned_size(run)
         known = chosen.get(size.problem)
-        if known is None or len(size.times_us) >= len(known.times_us):
+        if known is None or _rank(size) >= _rank(known):
             chosen[size.problem] = size
     return tuple(sorted(chosen.values(), key=lambda size: (size.problem.flops, size.size)))
+
+
+def _rank(size: TunedSize) -> tuple[int, int]:
+    return (size.standing, len(size.times_us))
 
 
 def _tuned_size(run: DecidedRow) -> TunedSize:
@@ -91,7 +111,15 @@ def _tuned_size(run: DecidedRow) -> TunedSize:
         for entry in finals.entries
         if entry.config is not None
     }
-    return TunedSize(run.spec.problem, winner.config, winner.ratio, times, run.run_id)
+    return TunedSize(
+        run.spec.problem,
+        winner.config,
+        winner.ratio,
+        times,
+        run.run_id,
+        run.spec.provenance,
+        run.origin,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +173,22 @@ def common_table(sizes: Iterable[TunedSize], nearest_legal: NearestLegal) -> Tab
 
     Left out are sizes whose winner the families do not have (any more).
     """
-    sizes = usable(sizes, nearest_legal)
+    sizes = ruling(sizes, nearest_legal)
     winners = tuple(dict.fromkeys(size.winner for size in sizes))
     common = common_kernels(sizes, nearest_legal)
     return table_of(sizes, common if len(common) >= FEWEST_COMMON else winners, nearest_legal)
+
+
+def ruling(sizes: Iterable[TunedSize], nearest_legal: NearestLegal) -> tuple[TunedSize, ...]:
+    """The usable sizes from which rules are learned: those that were measured, where kernels were
+    timed at all of them, so that a rule can be judged; else all.
+    """
+    every = usable(sizes, nearest_legal)
+    measured = tuple(size for size in every if size.is_measured)
+    if len(measured) == len(every):
+        return every
+    is_judged = len(common_kernels(measured, nearest_legal)) >= FEWEST_COMMON
+    return measured if is_judged and len(measured) >= FEWEST_SIZES else every
 
 
 def usable(sizes: Iterable[TunedSize], nearest_legal: NearestLegal) -> tuple[TunedSize, ...]:
@@ -159,9 +199,15 @@ def usable(sizes: Iterable[TunedSize], nearest_legal: NearestLegal) -> tuple[Tun
 def common_kernels(sizes: Sequence[TunedSize], nearest_legal: NearestLegal) -> tuple[Config, ...]:
     """Return the winners that were measured, or are not legal, at every size.
 
-    A kernel is given up at the first size that lacks it: moving kernels to where they are legal
-    takes milliseconds each.
+    A kernel is given up at the first size that lacks it, and before others at one where it is legal
+    and nothing with its tiles was timed: moving kernels to where they are legal takes tens of
+    milliseconds each.
     """
+
+    def lacks(kernel: Config, size: TunedSize) -> bool:
+        return not any(same_tiles(kernel, one) for one in size.times_us) and nearest_legal.is_legal(
+            kernel, size.problem
+        )
 
     def is_known(kernel: Config, size: TunedSize) -> bool:
         if kernel in size.times_us:
@@ -170,7 +216,8 @@ def common_kernels(sizes: Sequence[TunedSize], nearest_legal: NearestLegal) -> t
         return here is None or here in size.times_us
 
     winners = dict.fromkeys(size.winner for size in sizes)
-    return tuple(one for one in winners if all(is_known(one, size) for size in sizes))
+    kept = [one for one in winners if not any(lacks(one, size) for size in sizes)]
+    return tuple(one for one in kept if all(is_known(one, size) for size in sizes))
 
 
 def _position(size: TunedSize, kernels: tuple[Config, ...], losses: Losses) -> int:

@@ -111,7 +111,8 @@ class Verifying:
         Blocks run by turns only where they can meet, in a workspace.
         """
         all_odd = problem.lda % 2 and problem.ldb % 2 and problem.ldc % 2
-        other = problem.with_factors(problem.alpha, 0.0 if problem.beta else OTHER_BETA)
+        other_beta = 0.0 if problem.beta else OTHER_BETA
+        other = problem.with_factors(*problem.dtype.legal_factors(problem.alpha, other_beta))
         for options in (*VERIFYING_RUNS, *(EXTREME_RUNS if self.extremes else ())):
             how = replace(
                 options,

@@ -10,6 +10,9 @@ from typing import Self
 
 from autogemm.support.errors import UsageError
 
+# CUBLAS_COMPUTE_32I.
+COMPUTE_32I = 72
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ElementRow:
@@ -20,15 +23,19 @@ class ElementRow:
     Where ``has_infinity`` is false, the largest exponent is one of numbers too, and only all bits
     set are NaN, which is also what is too large (E4M3 of Micikevicius et al., FP8 Formats for Deep
     Learning, arXiv:2209.05433, 2022).
+    Where ``is_integer`` is true they are integers in two's complement, of all the bytes: they have
+    neither exponent nor fraction, and neither infinity nor NaN.
     """
 
     label: str
     size_bytes: int
     exponent_bits: int
     fraction_bits: int
-    # A quiet NaN that no arithmetic produces, by which it is seen that nothing was written.
+    # A quiet NaN that no arithmetic produces, by which it is seen that nothing was written; of
+    # integers a number that sums hardly are.
     canary_bits: int
     has_infinity: bool = True
+    is_integer: bool = False
     # Bits of the fraction to which tensor cores align the terms of a sum, and cut it off; products
     # that they add in one step, at least.
     accum_fraction_bits: int = 23
@@ -110,6 +117,21 @@ class Element(ElementRow, Enum):
         has_gemm_ex=False, tensor_map_type="UINT8", tensor_map_number=0,
         array_name="float8_e5m2", dlpack=(12, 8),
     )  # fmt: skip
+    I8 = ElementRow(
+        label="i8", size_bytes=1, exponent_bits=0, fraction_bits=0, canary_bits=0x80,
+        has_infinity=False, is_integer=True, c_name="signed char", host_type="signed char",
+        host_bits="int", export_function="autogemm_gemm_i8", cuda_data_type=3,
+        tensor_map_type="UINT8", tensor_map_number=0, array_name="int8", dlpack=(0, 8),
+        t1_type="int8",
+    )  # fmt: skip
+    # The type of sums of I8; no operands have it.
+    I32 = ElementRow(
+        label="i32", size_bytes=4, exponent_bits=0, fraction_bits=0, canary_bits=0x80C0C0DE,
+        has_infinity=False, is_integer=True, c_name="int", host_type="int", host_bits="int",
+        export_function="autogemm_gemm_i32", cuda_data_type=10,
+        tensor_map_type="INT32", tensor_map_number=3, array_name="int32", dlpack=(0, 32),
+        t1_type="int32",
+    )  # fmt: skip
 
     def __new__(cls, row: ElementRow) -> Self:
         """Make the label the member's value."""
@@ -150,7 +172,9 @@ class Element(ElementRow, Enum):
 
     @property
     def half_step_exponent(self) -> int:
-        """Exponent of `half_step`, the largest error of rounding a subnormal number."""
+        """Exponent of `half_step`, the largest error of rounding subnormal numbers and integers."""
+        if self.is_integer:
+            return -1
         return self.least_exponent - self.fraction_bits - 1
 
     @property
@@ -160,17 +184,17 @@ class Element(ElementRow, Enum):
 
     @property
     def format_code(self) -> int:
-        """No infinity, bytes, bits of the exponent and of the fraction in one number, for CUDA and
-        C++.
+        """Whether integers, no infinity, bytes, bits of the exponent and of the fraction in one
+        number, for CUDA and C++.
         """
-        flags = 0 if self.has_infinity else 1 << 24
+        flags = (0 if self.has_infinity else 1 << 24) | (1 << 25 if self.is_integer else 0)
         return flags | self.size_bytes << 16 | self.exponent_bits << 8 | self.fraction_bits
 
 
 class DType(Enum):
     """The element types of a GEMM: its name, those of A and B, those of C.
 
-    Products are accumulated in FP32 whatever they are.
+    Products of integers are accumulated in 32-bit integers, all others in FP32.
     """
 
     F32 = ("f32", Element.F32, Element.F32)
@@ -185,6 +209,10 @@ class DType(Enum):
     E5M2 = ("e5m2", Element.E5M2, Element.BF16)
     E5M2_F16 = ("e5m2-f16", Element.E5M2, Element.F16)
     E5M2_F32 = ("e5m2-f32", Element.E5M2, Element.F32)
+    I8 = ("i8", Element.I8, Element.I32)
+    I8_BF16 = ("i8-bf16", Element.I8, Element.BF16)
+    I8_F16 = ("i8-f16", Element.I8, Element.F16)
+    I8_F32 = ("i8-f32", Element.I8, Element.F32)
 
     def __init__(self, label: str, ab: Element, c: Element) -> None:
         self.label = label
@@ -204,6 +232,45 @@ class DType(Enum):
         """Whether products are of FP32 numbers; tensor cores multiply all others."""
         return self.ab is Element.F32
 
+    @property
+    def has_exact_sums(self) -> bool:
+        """Whether C is the sums of integers as they are: no rounding, and no scaling."""
+        return self.c.is_integer
+
+    def legal_factors(self, alpha: float, beta: float) -> tuple[float, float]:
+        """Alpha and beta, or those that stand in for them where C is sums as they are."""
+        return (1.0, float(beta != 0.0)) if self.has_exact_sums else (alpha, beta)
+
+    def require_factors(self, alpha: float, beta: float) -> None:
+        """As in cuBLAS, integers in C are sums as they are, or added to what C held. Raises
+        UsageError for an alpha that is not 1 and a beta that is neither 0 nor 1.
+        """
+        if self.has_exact_sums and (alpha, beta) != self.legal_factors(alpha, beta):
+            raise UsageError(
+                f"C of {self} is sums as they are, in 32-bit integers: alpha must be 1 and beta 0 "
+                f"or 1, got {alpha:g} and {beta:g}; for scaled sums use {self.scaled}"
+            )
+
+    @property
+    def scaled(self) -> str:
+        """The names of the dtypes with the same operands and a C of floats."""
+        return ", ".join(one.label for one in DType if one.ab is self.ab and not one.has_exact_sums)
+
+    @property
+    def has_gemm_ex(self) -> bool:
+        """Whether cublasGemmEx multiplies it: of integers with sums of 32 bits or in FP32."""
+        return self.ab.has_gemm_ex and not (self.ab.is_integer and self.c.size_bytes < 4)
+
+    @property
+    def cublas_compute_type(self) -> int:
+        """The cublasComputeType_t: sums of integers where C has them, else the operands' own."""
+        return COMPUTE_32I if self.has_exact_sums else self.ab.cublas_compute_type
+
+    @property
+    def cublas_scale_type(self) -> int:
+        """The cudaDataType_t of alpha and beta."""
+        return (Element.I32 if self.has_exact_sums else Element.F32).cuda_data_type
+
     @classmethod
     def parse(cls, label: str) -> Self:
         """The dtype of that name. Raises UsageError for a name that is none."""
@@ -216,4 +283,5 @@ class DType(Enum):
     @classmethod
     def one_each(cls) -> tuple[Self, ...]:
         """The first dtype for each type of A and B, in the order of `Element`."""
-        return tuple(next(one for one in cls if one.ab is element) for element in Element)
+        firsts = (next((one for one in cls if one.ab is element), None) for element in Element)
+        return tuple(one for one in firsts if one is not None)

@@ -11,11 +11,16 @@ from autogemm.model.problem import Problem
 
 Floats = npt.NDArray[np.float32]
 Stored = npt.NDArray[Any]
-"""float32, or the bits of smaller elements as unsigned integers."""
+"""float32, integers, or the bits of smaller floats as unsigned integers."""
 
 
 def rounded(values: npt.NDArray[np.floating], element: Element) -> Floats:
-    """Each value rounded to the nearest of the element type, ties to even, as float32."""
+    """Each value rounded to the nearest of the element type, ties to even, as float32.
+
+    Of integers the nearest that a float32 holds, and NaN stays NaN, which `stored` can tell.
+    """
+    if element.is_integer:
+        return _whole(values, element).astype(np.float32)
     # Too large is infinite, or none where there is no infinity; what is no number stays none.
     with np.errstate(over="ignore", invalid="ignore"):
         if element is Element.F32:
@@ -40,8 +45,21 @@ def rounded(values: npt.NDArray[np.floating], element: Element) -> Floats:
     return held
 
 
+def _whole(values: npt.NDArray[np.floating], element: Element) -> npt.NDArray[np.float64]:
+    """The nearest integers of the type, the least or the largest for what is beyond."""
+    half = 2.0 ** (8 * element.size_bytes - 1)
+    nearest: npt.NDArray[np.float64] = np.clip(np.rint(values.astype(np.float64)), -half, half - 1)
+    return nearest
+
+
 def stored(values: npt.NDArray[np.floating], element: Element) -> Stored:
-    """Rounded as by `rounded`, in the form in which kernels get it. NaN stays NaN."""
+    """Rounded as by `rounded`, in the form in which kernels get it. NaN stays NaN; of integers it
+    becomes the canary.
+    """
+    if element.is_integer:
+        kept = np.nan_to_num(_whole(values, element)).astype(stored_type(element))
+        canary = np.array(element.canary_bits, f"u{element.size_bytes}").view(kept.dtype)
+        return np.where(np.isnan(values), canary, kept)
     nearest = rounded(values, element)
     if element.size_bytes == nearest.itemsize:
         return nearest
@@ -63,8 +81,10 @@ def stored(values: npt.NDArray[np.floating], element: Element) -> Stored:
     return (sign | magnitude).astype(stored_type(element))
 
 
-def loaded(data: Stored, element: Element) -> Floats:
-    """Stored elements as float32; exact."""
+def loaded(data: Stored, element: Element) -> npt.NDArray[np.floating]:
+    """Stored elements as float32, of 32-bit integers as float64; exact."""
+    if element.is_integer:
+        return data.astype(np.float32 if element.size_bytes < 4 else np.float64)
     if element.size_bytes == 4:
         return data
     bits = data.astype(np.int64)
@@ -86,11 +106,13 @@ def loaded(data: Stored, element: Element) -> Floats:
 
 def stored_type(element: Element) -> np.dtype[Any]:
     """The NumPy type of `stored`."""
+    if element.is_integer:
+        return np.dtype(f"i{element.size_bytes}")
     return np.dtype(np.float32 if element.size_bytes == 4 else f"u{element.size_bytes}")
 
 
 def not_a_number(count: int, element: Element) -> Stored:
-    """An array of elements whose bits are all set: NaN in each type."""
+    """An array of elements whose bits are all set: NaN in each type, -1 of integers."""
     size = element.size_bytes
     return np.full(count * size, 0xFF, np.uint8).view(stored_type(element))
 

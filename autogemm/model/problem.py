@@ -47,8 +47,9 @@ class Problem:
     left as they are.
     A leading dimension of 0 means packed and is replaced by the number of columns stored.
     Raises UsageError for a size below 1, a leading dimension below its number of columns, matrices
-    of a batch that overlap, groups of a problem that cannot have them, and an alpha or beta that
-    the epilogue does not read.
+    of a batch that overlap, groups of a problem that cannot have them, an alpha or beta that the
+    epilogue does not read, and, where C is 32-bit integers, for an epilogue, alpha that is not 1
+    and beta that is neither 0 nor 1.
     """
 
     m: int
@@ -80,10 +81,20 @@ class Problem:
                 )
             object.__setattr__(self, name, stride)
         object.__setattr__(self, "batch", self.batch.completed(self.own_rows))
+        if self.dtype.has_exact_sums:
+            self._check_exact_sums()
         if not self.epilogue.is_plain:
             self._check_epilogue()
         if not self.groups.is_none:
             self._check_groups()
+
+    def _check_exact_sums(self) -> None:
+        if not self.epilogue.is_plain:
+            raise UsageError(
+                f"C of {self.dtype} is sums as they are, in 32-bit integers: for the epilogue "
+                f"{self.epilogue} use {self.dtype.scaled}"
+            )
+        self.dtype.require_factors(self.alpha, self.beta)
 
     def _check_groups(self) -> None:
         if self.layout.trans_a:

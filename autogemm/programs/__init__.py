@@ -1,21 +1,31 @@
 """Programs of torch: which GEMMs they call, what tuned kernels are worth there, putting them in.
 
-Torch is imported by `record` and `patch` alone.
+Torch is imported by `record`, `patch` and `inductor_options` alone.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autogemm.programs.inductor import inductor_options
     from autogemm.programs.patching import patch, unpatch
     from autogemm.programs.process import recorded_program
     from autogemm.programs.recording import record
     from autogemm.programs.worth import Worth, worth_of
 
-__all__ = ["Worth", "patch", "record", "recorded_program", "unpatch", "worth_of"]
+__all__ = [
+    "Worth",
+    "inductor_options",
+    "patch",
+    "record",
+    "recorded_program",
+    "unpatch",
+    "worth_of",
+]
 
 _HOMES = {
     "Worth": "worth",
+    "inductor_options": "inductor",
     "patch": "patching",
     "record": "recording",
     "recorded_program": "process",

@@ -1,4 +1,6 @@
-"""``autogemm.patch``: linear layers of a model by tuned kernels, where results show them faster."""
+"""``autogemm.patch``: linear layers of a model, and products that its modules call, by tuned
+kernels, where results show these to be faster.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -11,6 +13,7 @@ import torch
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
+from autogemm.programs.calls import Calls, PatchedCall, Scope, calls_products, seen_forward
 from autogemm.programs.results import Results, results_on
 from autogemm.runtime import gemm
 from autogemm.support.errors import UsageError
@@ -48,15 +51,25 @@ class PatchedLayer:
 
 @dataclass(frozen=True, slots=True)
 class PatchSummary:
-    """What `patch` replaced and what it left; as text a table."""
+    """What `patch` replaced and what it left; as text a table.
+
+    ``modules`` are those whose products are seen, by their names; empty unless that was asked for.
+    """
 
     gpu: str
     layers: tuple[PatchedLayer, ...]
+    modules: tuple[str, ...] = ()
+    _calls: Calls | None = None
 
     @property
     def num_replaced(self) -> int:
         """Layers with a kernel for some number of rows."""
         return sum(not one.why for one in self.layers)
+
+    @property
+    def calls(self) -> dict[PatchedCall, int]:
+        """The products that modules have called since, and how many times each; as of now."""
+        return dict(self._calls.counts) if self._calls is not None else {}
 
     def __str__(self) -> str:
         lines = [
@@ -66,10 +79,20 @@ class PatchSummary:
             for one in self.layers
         ]
         head = f"{self.num_replaced} of {len(self.layers)} linear layers replaced on {self.gpu}"
-        return "\n".join((head, *lines))
+        return "\n".join((head, *lines, *self._call_lines()))
+
+    def _call_lines(self) -> Iterator[str]:
+        if self._calls is None:
+            return
+        yield f"calls of products are seen in {len(self.modules)} modules"
+        for call, count in self.calls.items():
+            what = f"{call.name}: {call.function} {call.problem}".rstrip()
+            yield f"{what}  {count} times {f'left: {call.why}' if call.why else 'by a kernel'}"
 
 
-def patch(model: Any, *, gpu: str | None = None) -> PatchSummary:
+def patch(
+    model: Any, *, gpu: str | None = None, calls: bool = False, catalogue: bool = False
+) -> PatchSummary:
     """Let a model's linear layers run tuned kernels, where results show these to be faster.
 
     A layer runs a kernel for the numbers of rows (tokens) whose problem, bias and activation
@@ -77,7 +100,12 @@ def patch(model: Any, *, gpu: str | None = None) -> PatchSummary:
     An activation belongs to the layer before it where both follow each other in a
     ``torch.nn.Sequential``. Where gradients are recorded their products must be faster as well.
     ``gpu`` is any part of a GPU's name, by default the current one. Results are those of the
-    database that `autogemm.gemm` reads, as of now.
+    database that `autogemm.gemm` reads, as of now; with ``catalogue`` those that ship count for
+    problems that it does not have.
+    With ``calls`` products that modules call themselves (``mm``, ``bmm``, ``matmul``, ``@``,
+    ``addmm`` of a bias) run kernels as well: each size is decided at its first call, and the
+    summary's ``calls`` say what became of them. Torch's functions take longer on the host within
+    such modules.
     Parameters, names and the state dict stay as they are.
 
     Raises UsageError for what is no module, is patched already, or without a GPU.
@@ -88,7 +116,7 @@ def patch(model: Any, *, gpu: str | None = None) -> PatchSummary:
         raise UsageError("the model is patched already: call autogemm.unpatch(model) first")
     if gpu is None and not torch.cuda.is_available():
         raise UsageError("torch sees no GPU: patch where the model runs")
-    results = results_on(gpu or torch.cuda.get_device_name(), None)
+    results = results_on(gpu or torch.cuda.get_device_name(), None, catalogue=catalogue)
     activations = dict(_followed(model))
     layers = []
     for name, module in model.named_modules():
@@ -97,7 +125,24 @@ def patch(model: Any, *, gpu: str | None = None) -> PatchSummary:
     for module in model.modules():
         if type(module) is torch.nn.Sequential and any(one in activations for one in module):
             _replace_forward(module, _sequential_forward)
-    return PatchSummary(results.gpu, tuple(layers))
+    if not calls:
+        return PatchSummary(results.gpu, tuple(layers))
+    seen = Calls(results)
+    return PatchSummary(results.gpu, tuple(layers), tuple(_see_calls(model, seen)), seen)
+
+
+def _see_calls(model: Any, calls: Calls) -> Iterator[str]:
+    """Let the forward of each module that names a product be seen; yields the modules' names."""
+    for name, module in model.named_modules():
+        if "forward" not in vars(module) and calls_products(module):
+            scope = Scope(calls, name or "the model")
+            setattr(module, _PATCHED, scope)
+            module.forward = MethodType(_seen_forward, module)
+            yield scope.name
+
+
+def _seen_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+    return seen_forward(self, getattr(self, _PATCHED), *args, **kwargs)
 
 
 def unpatch(model: Any) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from autogemm.dispatch import same_kernel
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import AgainstBaseline, Objective, Provenance
-from autogemm.store import DecidedRow, open_store
+from autogemm.space import default_families
+from autogemm.store import BestQuery, DecidedRow, open_store, shipped_rows
 from autogemm.support.errors import NotFoundError
 
 # M, N and K, by which results are found fast.
@@ -15,7 +16,7 @@ _Size = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The newest measured result of each problem on a GPU."""
+    """The newest measured result of each problem on a GPU, behind these perhaps the catalogue's."""
 
     gpu: str
     by_size: Mapping[_Size, tuple[DecidedRow, ...]]
@@ -31,8 +32,12 @@ class Results:
         return row is not None and row.finals.against_baseline is AgainstBaseline.FASTER
 
 
-def results_on(gpu: str, db: str | None) -> Results:
-    """Read the database; ``gpu`` is any part of a GPU's name. No results where there is no file."""
+def results_on(gpu: str, db: str | None, *, catalogue: bool = False) -> Results:
+    """Read the database; ``gpu`` is any part of a GPU's name. No results where there is no file.
+
+    With ``catalogue`` the winners that ship count where the database has no result, if they are of
+    a GPU of that name and of the very texts that are emitted today.
+    """
     try:
         with open_store(db, create=False) as store:
             rows = store.decided()
@@ -46,8 +51,12 @@ def results_on(gpu: str, db: str | None) -> Results:
         and row.spec.provenance is Provenance.MEASURED
     ]
     rows.sort(key=lambda row: row.measured_at)
+    shipped = []
+    if catalogue:
+        names = [family.name for family in default_families()]
+        shipped = shipped_rows(names, query=BestQuery(gpu=gpu), same_text=True)
     by_size: dict[_Size, tuple[DecidedRow, ...]] = {}
-    for row in reversed(rows):
+    for row in (*reversed(rows), *shipped):
         problem = row.spec.problem
         size = (problem.m, problem.n, problem.k)
         by_size[size] = (*by_size.get(size, ()), row)
@@ -57,4 +66,5 @@ def results_on(gpu: str, db: str | None) -> Results:
 def _is_same(one: Problem, other: Problem) -> bool:
     # Factors are arguments of a kernel; whether the old C is read changes its time.
     same_old_c = (one.beta != 0.0) == (other.beta != 0.0)
-    return one.epilogue == other.epilogue and same_old_c and same_kernel(one, other)
+    same_what = one.epilogue == other.epilogue and one.batch == other.batch
+    return same_what and same_old_c and same_kernel(one, other)

@@ -32,6 +32,8 @@ MANY, FEW = 1 << 16, 64
 # The largest FP32 number, and the least that is rounded to infinity.
 LARGEST = float(np.finfo(np.float32).max)
 OVERFLOW = 2.0**128 - 2.0**103
+# 32-bit integers of the old C are up to this: floats hold them, and sums with them fit in 32 bits.
+LARGEST_INTEGER = 2**20
 # Exponents of wide numbers of A; with those of B all products have about the same size. Element
 # types of tensor cores keep only a few bits of the smallest numbers.
 WIDE = (-132, -4, 124)
@@ -134,15 +136,17 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     b = _matrix(rng, (num_b, *problem.b_shape), data, dtype.ab)
     c = _matrix(rng, (num_c, problem.m, problem.n), data, dtype.c)
     # Views: [matrices, M, K] and [matrices, K, N], however they are stored.
-    _make_extreme(
-        rng, problem, data, _op(a, problem.layout.trans_a), _op(b, problem.layout.trans_b)
-    )
+    op_a, op_b = _op(a, problem.layout.trans_a), _op(b, problem.layout.trans_b)
+    if dtype.ab.is_integer:
+        _make_large(rng, data, op_a, op_b)
+    else:
+        _make_extreme(rng, problem, data, op_a, op_b)
     extras = [_extra(rng, extra, dtype, data) for extra in plan.arrays]
     output = None
     if problem.epilogue.is_plain:
         expected, bound = _plain(problem, Given(a, b, c), data)
     else:
-        if data is Data.INTEGERS:
+        if data is Data.INTEGERS and not dtype.ab.is_integer:
             a = np.ldexp(a, -sum_exponent(problem.k))
         of_c, output = _fused(problem, Given(a, b, c), plan, extras, data)
         expected, bound = of_c.value, of_c.bound
@@ -193,7 +197,7 @@ def _fused(
 ) -> tuple[Expected, Expected | None]:
     """C with an epilogue, and the second output where there is one."""
     sums, magnitude = _product(problem.plain_product, given.a, given.b, given.c)
-    steps = 2.0 ** sum_exponent(problem.k)
+    steps = 1.0 if problem.dtype.ab.is_integer else 2.0 ** sum_exponent(problem.k)
     exact = data is Data.INTEGERS and float(magnitude.max()) * steps < 2**24
     error = np.zeros_like(sums) if exact else _rounding_of_sums(problem, sums, magnitude)
     acc = Bounded(sums, error)
@@ -205,8 +209,11 @@ def _rounding_of_sums(problem: Problem, expected: Doubles, magnitude: Doubles) -
     Stability of Numerical Algorithms, 2002, section 3.1, whatever the order of the sums.
 
     Where tensor cores keep fewer bits, each product and each step's sum is cut off at the last.
+    Sums of integers are exact; in floats they are rounded once as such, alpha and beta as others.
     """
     element = problem.dtype.ab
+    if element.is_integer:
+        return 0.0 * magnitude if problem.dtype.has_exact_sums else 4 * 2.0**-24 * magnitude
     relative = (problem.k + 3) * 2.0**-24
     if element.size_bytes == 1:
         steps = -(-problem.k // element.products_per_step)
@@ -345,14 +352,26 @@ def _make_extreme(
             op_b[:, k[2], :column] *= 0.25
 
 
+def _make_large(rng: np.random.Generator, data: Data, op_a: Floats, op_b: Floats) -> None:
+    """Give integers of every other row of op(A) and column of op(B) one sign: from a K of 2000 on
+    their sums have more bits than FP32, which adds up the others exactly.
+    """
+    if data is not Data.INTEGERS:
+        for part in (op_a[:, ::2], op_b[:, :, ::2]):
+            part[:] = rng.integers(64, 128, part.shape)
+
+
 def _matrix(
     rng: np.random.Generator, shape: tuple[int, ...], data: Data, element: Element
 ) -> Floats:
-    """Values that the element type holds exactly."""
+    """Values that the element type holds exactly; of 8-bit integers all that there are."""
     if data is Data.INTEGERS:
         # No zeros: a term left out must change the sum.
         signs: Floats = rng.choice(np.array([-1.0, 1.0], np.float32), shape)
         return rng.integers(1, 4, shape).astype(np.float32) * signs
+    if element.is_integer:
+        half = LARGEST_INTEGER if element.size_bytes == 4 else 128
+        return rng.integers(-half, half, shape).astype(np.float32)
     return rounded(rng.standard_normal(shape).astype(np.float32), element)
 
 

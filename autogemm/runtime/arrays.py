@@ -13,6 +13,8 @@ from autogemm.support.errors import UsageError
 
 # By the names that libraries give them.
 _ELEMENTS = {one.array_name: one for one in Element if one.array_name is not None}
+# Kinds of elements in ``__cuda_array_interface__``.
+_KINDS = {"f": "float", "i": "int"}
 # DLPack: kDLCUDA and kDLCUDAManaged; names of element types by type code and bits.
 _DLPACK_CUDA = (2, 13)
 _DLPACK_NAMES = {one.dlpack: name for name, one in _ELEMENTS.items()}
@@ -158,7 +160,7 @@ def _of_interface(array: Any) -> Memory:
     if said.get("mask") is not None:
         raise UsageError("masked arrays are not supported: pass the data without its mask")
     kind = str(said["typestr"])
-    if kind[0] == ">" or kind[1] != "f":
+    if kind[0] == ">" or kind[1] not in _KINDS:
         raise UsageError(f"gemm has no kernels for {kind}; it has for {', '.join(_ELEMENTS)}")
     shape, itemsize = tuple(map(int, said["shape"])), int(kind[2:])
     address = int(said["data"][0])
@@ -166,7 +168,7 @@ def _of_interface(array: Any) -> Memory:
     return Memory(
         shape=shape,
         strides=packed(shape) if strides is None else _in_elements(strides, itemsize),
-        element=_element(f"float{8 * itemsize}"),
+        element=_element(f"{_KINDS[kind[1]]}{8 * itemsize}"),
         device=cuda_driver().device_of(address) if address else 0,
         address=address,
         stream=int(said.get("stream") or 0),

@@ -298,7 +298,11 @@ def same_dtype(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType
     for dtype in DType:
         if (dtype.ab, dtype.ab, dtype.c) == (a.element, b.element, c.element):
             return dtype
-    raise UsageError(f"there is no GEMM of {a.element} and {b.element} that gives {c.element}")
+    results = [str(one.c) for one in DType if one.ab is a.element is b.element]
+    instead = f": give an out of {', '.join(dict.fromkeys(results))}" if results else ""
+    raise UsageError(
+        f"there is no GEMM of {a.element} and {b.element} that gives {c.element}{instead}"
+    )
 
 
 def _require_same_library(library: Library, array: Any, name: str) -> None:

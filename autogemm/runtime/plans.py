@@ -18,7 +18,7 @@ from autogemm.model.problem import Problem
 from autogemm.runtime.driver import CudaDriver, Extents, LaunchCall, cuda_driver
 from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
-from autogemm.store import DecidedRow, open_store
+from autogemm.store import DecidedRow, open_store, shipped_rows
 from autogemm.support.errors import NotFoundError, UsageError
 from autogemm.targets.cuda import RawMap, argument_values, encode, pointers_to
 
@@ -52,13 +52,16 @@ class Gpu:
 
     @property
     def chooser(self) -> Chooser:
-        """The chooser of the default database as of the first use, or the last `forget`."""
+        """The chooser of the default database as of the first use, or the last `forget`, and of the
+        catalogue.
+        """
         if self._chooser is None:
             families = default_families(emulation=self.emulation)
             # A winner of emulation says nothing where that is not allowed.
             names = {family.name for family in families}
             runs = [run for run in _stored_runs() if _winner_of(run) in names]
-            self._chooser = Chooser(runs, families, self.device)
+            shipped = shipped_rows(names, self.device.arch)
+            self._chooser = Chooser([*runs, *shipped], families, self.device)
         return self._chooser
 
     def forget(self) -> None:
@@ -157,6 +160,8 @@ class Plan:
         self.writes_output = call is not None and call.problem.epilogue.output is not None
         if call is None or kernel is None:
             return
+        self._dtype = call.problem.dtype
+        self._has_exact_sums = self._dtype.has_exact_sums
         self._launch = gpu.driver.launch
         self._launches = kernel.launches
         self._swapped = call.swapped
@@ -193,6 +198,8 @@ class Plan:
             self._beta.value = beta
         except TypeError as error:
             raise UsageError(f"alpha and beta are numbers, got {alpha!r}, {beta!r}") from error
+        if self._has_exact_sums:
+            self._dtype.require_factors(alpha, beta)
         on_stream = self._streams.get(stream) or self._first_on(stream)
         self._workspace.value = on_stream.workspace
         for start_a, start_b, start_c in self._offsets:

@@ -34,7 +34,7 @@ from autogemm.space.inputs import arguments_of, epilogue_rules, output_rules
 from autogemm.space.legal import Space
 from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
-from autogemm.space.nearest import fitted, nearest_legal
+from autogemm.space.nearest import fitted, nearest_legal, same_tiles
 from autogemm.space.outside import check_outside
 from autogemm.space.schema import (
     IDENTIFIER,
@@ -91,6 +91,7 @@ __all__ = [
     "parse_expression",
     "parse_fix",
     "problem_values",
+    "same_tiles",
     "seeds_path",
     "signature_of",
     "stages_of",

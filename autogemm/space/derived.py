@@ -1,5 +1,6 @@
 """Consequences of one config: derived quantities, broken constraints, launch plan, tile."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 from autogemm.model.config import Config, Value
@@ -37,15 +38,23 @@ def derive_values(family: Family, config: Config, problem: Problem) -> dict[str,
     return values
 
 
-def expected_time(family: Family, config: Config, problem: Problem, device: Device) -> int | None:
+def expected_time(
+    family: Family,
+    config: Config,
+    problem: Problem,
+    device: Device,
+    derived: Mapping[str, Value] | None = None,
+) -> int | None:
     """The family's ``expected_time`` of a config, in units of its own; None where it has none.
+
+    ``derived`` are the `derive_values` of that config, where the caller has them.
 
     Raises UsageError for a config that is none of the family's, FamilyError where it cannot be
     computed.
     """
     if not family.expected:
         return None
-    given = given_values(family, config, problem) | device_values(device)
+    given = given_values(family, config, problem) | device_values(device) | dict(derived or {})
     for name, expression in family.expected.items():
         given[name] = family.value_of(expression, given)
     value = given[EXPECTED_TIME]

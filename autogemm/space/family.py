@@ -236,6 +236,10 @@ class Family:
     """Parameters of before, and the value with which a config says what is emitted today."""
     renamed: Mapping[str, Renamed] = field(default_factory=dict)
     """Parameters of before, or of which values had other names, and what they are today."""
+    _orders: dict[frozenset[str], tuple[str, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The derived ones that names need, as `derived_for` has found them."""
 
     def on(self, device: Device) -> "Family":
         """The family whose parameters have the values that they have on that GPU."""
@@ -372,7 +376,11 @@ class Family:
 
     def value_of(self, expression: Expression, given: dict[str, Operand]) -> Operand:
         """The expression, with the derived names that it needs added to ``given``."""
-        for name in self.derived_for(expression.names)[0]:
+        names = expression.names
+        order = self._orders.get(names)
+        if order is None:
+            order = self._orders[names] = self.derived_for(names)[0]
+        for name in order:
             if name not in given:
                 given[name] = self.derive[name].evaluate(given)
         return expression.evaluate(given)

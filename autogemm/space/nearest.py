@@ -14,6 +14,16 @@ from autogemm.support.errors import EmptySpaceError
 
 # Parameters that characterise a kernel; the others (widths, padding, parts of K) may change.
 KEPT_NAMES = ("BM", "BN", "BK", "WM", "WN", "TM", "TN", "STAGES")
+# Those of them that count columns of C, of which a gated problem multiplies two for each.
+COLUMN_NAMES = ("BN", "WN", "TN")
+
+
+def same_tiles(one: Config, other: Config) -> bool:
+    """Whether `nearest_legal` and `fitted` may make one of the other."""
+    values, others = one.as_dict(), other.as_dict()
+    return one.family == other.family and all(
+        values.get(name) == others.get(name) for name in KEPT_NAMES
+    )
 
 
 def nearest_legal(
@@ -22,12 +32,36 @@ def nearest_legal(
     """The config itself where it is legal, else the nearest legal one with the same tiles.
 
     It is one that the search would take if it took the tiles: rules of ``worth_trying`` that speak
-    of tiles alone do not count. None where there is none. Raises UsageError for a config that is
-    none of the family's.
+    of tiles alone do not count. Where a gated problem leaves no room for the tiles, they have half
+    of the columns: as many of the product. None where there is none. Raises UsageError for a config
+    that is none of the family's.
     """
     config = family.completed(config)
     if not broken_constraints(family, config, problem, device):
         return config
+    found = _with_its_tiles(family, config, problem, device)
+    if found is None and problem.epilogue.num_columns > 1:
+        narrower = _half_as_wide(family, config)
+        return narrower and _with_its_tiles(family, narrower, problem, device)
+    return found
+
+
+def _half_as_wide(family: Family, config: Config) -> Config | None:
+    """The config with half of the columns in each tile; None where the family has no such tiles."""
+    halved = {
+        name: value // 2
+        for name, value in config
+        if name in COLUMN_NAMES and isinstance(value, int)
+    }
+    if not all(one.allows(halved.get(one.name, one.values[0])) for one in family.parameters):
+        return None
+    return replace(config, values=tuple((config.as_dict() | halved).items()))
+
+
+def _with_its_tiles(
+    family: Family, config: Config, problem: Problem, device: Device
+) -> Config | None:
+    """The nearest legal config with the tiles of this one, which itself may be illegal."""
     kept = {name: (value,) for name, value in config if name in KEPT_NAMES}
     rules = tuple(
         rule
@@ -72,7 +106,10 @@ def _without_edges(config: Config, problem: Problem) -> Problem:
         math.ceil(size / tile) * tile if isinstance(tile, int) else size
         for size, tile in zip(sizes, tiles, strict=True)
     )
-    return problem if (m, n, k) == sizes else Problem(m, n, k, problem.layout, problem.dtype)
+    if (m, n, k) == sizes:
+        return problem
+    whole = Problem(m, n, k, problem.layout, problem.dtype)
+    return whole.with_epilogue(problem.epilogue)
 
 
 def _neighbours(family: Family, config: Config, rules: list[Constraint]) -> Iterator[Config]:

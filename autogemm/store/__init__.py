@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autogemm.store.connection.places import database_place
     from autogemm.store.opening import open_store, opened_copy
+    from autogemm.store.shipped import shipped_rows, shipped_winners
     from autogemm.store.store import Store
     from autogemm.store.tables.records import (
         BestQuery,
@@ -51,6 +52,8 @@ __all__ = [
     "database_place",
     "open_store",
     "opened_copy",
+    "shipped_rows",
+    "shipped_winners",
 ]
 
 # SQLAlchemy takes half a second to import, and values are often all that is asked for.
@@ -61,6 +64,8 @@ _HOMES = {
     "database_place": "autogemm.store.connection.places",
     "open_store": "autogemm.store.opening",
     "opened_copy": "autogemm.store.opening",
+    "shipped_rows": "autogemm.store.shipped",
+    "shipped_winners": "autogemm.store.shipped",
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 @cache
 def data_folder(name: str) -> Path:
-    """``templates``, ``search_spaces``, ``db/migrations`` or ``db/recordings`` as a folder.
+    """``templates``, ``search_spaces``, ``db/recordings`` or another folder of data that ships.
 
     Raises FileNotFoundError if the installation is incomplete.
     """

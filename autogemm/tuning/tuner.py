@@ -21,7 +21,7 @@ from autogemm.model.results.outcome import (
 )
 from autogemm.search import Search
 from autogemm.space import Family
-from autogemm.store import RunSpec, RunState, Store
+from autogemm.store import RunSpec, RunState, Store, shipped_rows
 from autogemm.support.errors import CompilerMissingError, DeviceError
 from autogemm.support.interrupt import stop_on_ctrl_c
 from autogemm.targets import Target
@@ -31,7 +31,7 @@ from autogemm.tuning.loop.joint import JointSearch, opening_for
 from autogemm.tuning.loop.ledger import Ledger
 from autogemm.tuning.loop.pipeline import Limits, Pipeline
 from autogemm.tuning.loop.stopping import StopRules
-from autogemm.tuning.loop.warm import WarmStart, stored_starts, warmed
+from autogemm.tuning.loop.warm import WarmStart, nearest_starts, warmed
 from autogemm.tuning.task.accuracy import Accuracy, accuracy_for
 from autogemm.tuning.task.build import Builder
 from autogemm.tuning.task.events import Event, Notice, SearchResumed, SearchStarted, TrialDone
@@ -123,7 +123,8 @@ def tune(  # noqa: PLR0913, PLR0917  # what a run consists of
         store.resume_run(run_id)
     starts: tuple[WarmStart, ...] = ()
     if request.warm_start:
-        starts = stored_starts(store, spec, spaces.families, run_id)
+        shipped = shipped_rows([family.name for family in spaces.families])
+        starts = nearest_starts(store, shipped, spec, spaces.families, run_id)
         spaces = warmed(spaces, starts)
     run = _Run(request, gpus, compiler, store, on_event, spaces, spec, run_id, accuracy, starts)
     try:

@@ -138,6 +138,7 @@ class EdgeShape:
         if self.row_multiple == FAR:
             # Far rows are for one case in each layout, two of which read C.
             beta = 0.0 if layout in FAR_WITHOUT_C else beta or -1.0
+        alpha, beta = dtype.legal_factors(alpha, beta)
         return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
 
     def _padded(self, columns: int, per_word: int) -> int:

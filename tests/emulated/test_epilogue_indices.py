@@ -1,7 +1,8 @@
 """Each element of C goes through the one epilogue once, with its own row and column.
 
 The arithmetic of that function is replaced by its indices, so that C says what every store passed.
-Row and column are told in turn, modulo a prime below 256, which 16-bit elements hold exactly.
+Row and column are told by a sum of multiples, modulo a prime below 256, which 16-bit elements hold
+exactly: a wrong one of them gives another number, unless it is off by a multiple of the prime.
 """
 
 import re
@@ -23,14 +24,15 @@ pytestmark = pytest.mark.emulated
 
 PRIME = 251
 EPILOGUE = re.compile(r"(float epilogue\(.*?\{\n).*?(\n\})", re.DOTALL)
-INDICES = f"return (float)((with.beta == 0.0f ? m : n) % {PRIME});"
+OF_ROW, OF_COLUMN = 5, 8
+INDICES = f"return (float)((({OF_ROW} * m) % {PRIME} + ({OF_COLUMN} * n) % {PRIME}) % {PRIME});"
 
 
 def indices_for(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> Inputs:
     """The usual inputs, with the indices as what C must be."""
     inputs = make_inputs(problem, plan, data, seed)
     rows, columns = np.indices((problem.m, problem.n))
-    indices = ((rows if problem.beta == 0.0 else columns) % PRIME).astype(np.float64)
+    indices = ((OF_ROW * rows + OF_COLUMN * columns) % PRIME).astype(np.float64)
     expected = np.broadcast_to(indices, inputs.expected.shape)  # the same of every product
     return replace(inputs, expected=expected, bound=np.zeros_like(expected))
 
@@ -62,8 +64,9 @@ def test_every_store_passes_its_row_and_column(
 ) -> None:
     text = telling_indices(case.path.read_text())
     monkeypatch.setattr(module, "make_inputs", indices_for)
-    for beta in (0.0, 1.0):
-        assert told_by(emulator, case, text, beta) == ""
+    # Half of the kernels read the old C.
+    beta = float(PLAIN_CASES.index(case) % 2)
+    assert told_by(emulator, case, text, beta) == ""
 
 
 @pytest.mark.parametrize(
@@ -82,4 +85,4 @@ def test_a_store_with_a_wrong_index_is_seen(
     assert old in text
     monkeypatch.setattr(module, "make_inputs", indices_for)
     wrong = telling_indices(text).replace(old, new)
-    assert any(told_by(emulator, case, wrong, beta) for beta in (0.0, 1.0))
+    assert told_by(emulator, case, wrong, beta=0.0)

@@ -64,6 +64,7 @@ struct e5m2 {
 };
 static float as_bf16(float value) { return __uint_as_float(__float_as_uint(value) & 0xffff0000u); }
 static float as_half(float value) { return (_Float16)value; }
+static float as_16_bits(float value) { return fminf(fmaxf(value, -32768.0f), 32767.0f); }
 extern "C" int gemm_kernel(int M, int N, int K, float alpha, const AB *A, int lda,
                            const AB *B, int ldb, float beta, CC *C, int ldc) {
     for (long i = 0; i < M; ++i) {
@@ -84,7 +85,8 @@ extern "C" int gemm_kernel(int M, int N, int K, float alpha, const AB *A, int ld
 NEAREST = "0x7fff + (u >> 16 & 1)"
 RIGHT = {"COLUMNS": "N", "DEPTH": "K", "INPUT": "", "ACCUMULATE": "", "NEAREST": NEAREST}
 C_NAMES = {"f32": "float", "tf32": "float", "f16": "_Float16", "bf16": "bf16"} | {
-    name: name for name in ("e4m3", "e5m2")
+    **{name: name for name in ("e4m3", "e5m2")},
+    **{"i8": "signed char", "i32": "int"},
 }
 
 
@@ -151,7 +153,8 @@ def test_a_right_kernel_passes(target: CudaTarget, problem: Problem, dtype: DTyp
     assert outcome.verification is not None
     # Rounding C to 16 bits may come near the bound; sums of FP32 may not.
     least = 1.0 if dtype.c.size_bytes == 2 else 0.25
-    assert 0 < outcome.verification.max_error_ratio <= least
+    assert (outcome.verification.max_error_ratio > 0) != dtype.has_exact_sums
+    assert outcome.verification.max_error_ratio <= least
 
 
 @pytest.mark.parametrize(
@@ -167,6 +170,10 @@ def test_a_right_kernel_passes(target: CudaTarget, problem: Problem, dtype: DTyp
         (DType.BF16_F32, {"COLUMNS": "N + 1"}, "outside C"),
         (DType.E4M3, {"DEPTH": "K - 1"}, "integer inputs"),
         (DType.E5M2, {"NEAREST": "0"}, "integer inputs"),
+        (DType.I8, {"DEPTH": "K - 1"}, "integer inputs"),
+        (DType.I8, {"COLUMNS": "N + 1"}, "outside C"),
+        (DType.I8, {"INPUT": "(unsigned char)"}, "integer inputs"),
+        (DType.I8, {"ACCUMULATE": "as_16_bits"}, "real inputs"),
     ],
     ids=lambda value: str(value).replace(" ", "-"),
 )
@@ -248,7 +255,9 @@ def test_what_the_sanitizer_watches_is_checked_too(
 
 
 def with_dtype(problem: Problem, dtype: DType) -> Problem:
-    values = {name: getattr(problem, name) for name in ("lda", "ldb", "ldc", "alpha", "beta")}
+    values = {name: getattr(problem, name) for name in ("lda", "ldb", "ldc")}
+    alpha, beta = dtype.legal_factors(problem.alpha, problem.beta)
+    values |= {"alpha": alpha, "beta": beta}
     return Problem(problem.m, problem.n, problem.k, problem.layout, dtype, **values)
 
 

@@ -83,6 +83,30 @@ def test_a_familys_kernels_are_right_with_epilogues(
     assert tried > 0
 
 
+GATED = (
+    ("sgemm_simt", DType.F32, Layout.NN, "silu(acc[n] + bias[n]) * acc[n + N]"),
+    ("sgemm_simt", DType.F32, Layout.NT, "gelu(acc[2 * n]) * acc[2 * n + 1]"),
+    ("gemm_mma", DType.BF16, Layout.NN, "silu(acc[n]) * acc[n + N] + c[m, n]"),
+    ("gemm_mma", DType.F16, Layout.NT, "silu(acc[2 * n]) * acc[2 * n + 1]"),
+    ("gemm_mma", DType.TF32, Layout.TT, "gelu(acc[n]) * acc[n + N]"),
+)
+
+
+@pytest.mark.parametrize("case", GATED, ids=str)
+def test_gated_kernels_are_right(
+    target: CudaTarget, compiler: Compiler, case: tuple[str, DType, Layout, str]
+) -> None:
+    name, dtype, layout, text = case
+    family = load_family(name).on(target.device)
+    for size in ((256, 384, 320), (131, 257, 99)):
+        problem = Problem(*size, layout, dtype).with_epilogue(Epilogue(text))
+        found = configs(family, problem, target)
+        assert found
+        target.prepare(problem, OPTIONS)
+        for config in found:
+            assert_right(target, compiler, family, config, problem)
+
+
 def assert_right(
     target: CudaTarget, compiler: Compiler, family: Family, config: Config, problem: Problem
 ) -> None:

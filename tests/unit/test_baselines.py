@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from autogemm.model.problem import Problem
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Call, Status
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.worker.finals import Finalist, chosen_baseline, other_calls
@@ -209,3 +210,11 @@ def test_known_calls_are_found_again_by_name(monkeypatch: pytest.MonkeyPatch) ->
     # Nothing is known about another problem.
     prepared.problem = Problem(8, 8, 16)
     assert len(baselines.near_calls(known, prepared, cublas).near) == 3
+
+
+@pytest.mark.parametrize("dtype", [DType.I8_BF16, DType.I8_F16], ids=str)
+def test_what_cublas_does_not_make_of_integers_is_told(dtype: DType) -> None:
+    prepared: Any = SimpleNamespace(problem=Problem(8, 8, 8, Layout.NT, dtype))
+    cublas: Any = None
+    with pytest.raises(DeviceError, match=f"cuBLAS makes no {dtype.c} of i8.*use i8 or i8-f32"):
+        baselines.near_calls(None, prepared, cublas)

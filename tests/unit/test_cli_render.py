@@ -115,3 +115,23 @@ def test_writes_a_file_and_replaces_none(tmp_path: Path) -> None:
     assert render("-o", str(path), "--seed-index", "1", "--force").exit_code == 0
     assert path.read_text() == render("--seed-index", "1").stdout
     expect_refusal(render("-o", str(tmp_path)), "folder")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--family", "sgemm_simt"],
+        ["--family", "gemm_mma", "--dtype", "bf16", "--gpu", "rtx4090"],
+        ["--family", "gemm_mma", "--dtype", "f16", "--gpu", "t4"],
+        ["--family", "gemm_wgmma", "--dtype", "bf16"],
+    ],
+)
+def test_a_seed_that_was_not_asked_for_fits_the_problem(arguments: list[str]) -> None:
+    """A tile of a gated epilogue has twice the accumulators: the first seed has no room."""
+    text = ["--epilogue", "silu(acc[n]) * acc[n + N]"]
+    result = render(*arguments, *text)
+    assert result.exit_code == 0, result.output
+    assert "float accum, float second" in result.stdout
+    expect_refusal(render(*arguments, *text, "--seed-index", "0"), "not legal")
+    alternating = ["--epilogue", "silu(acc[2 * n]) * acc[2 * n + 1]", "--layout", "nn"]
+    expect_refusal(render(*arguments, *alternating), "gate != 'interleaved' or trans_b")

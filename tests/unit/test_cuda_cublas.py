@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -128,18 +129,26 @@ TYPES = {
     DType.E5M2: (29, 14, 68),
     DType.E5M2_F16: (29, 2, 68),
     DType.E5M2_F32: (29, 0, 68),
+    DType.I8: (3, 10, 72),
+    DType.I8_BF16: (3, 14, 68),
+    DType.I8_F16: (3, 2, 68),
+    DType.I8_F32: (3, 0, 68),
 }
 
 
-@pytest.mark.parametrize("dtype", [one for one in DType if one.ab.has_gemm_ex], ids=str)
+@pytest.mark.parametrize("dtype", [one for one in DType if one.has_gemm_ex], ids=str)
 def test_gemm_ex_is_told_the_types_of_operands_result_and_sums(
     library: Library, dtype: DType
 ) -> None:
     operand, result, compute = TYPES[dtype]
     gpu: Any = Gpu()
-    Cublas(gpu).gemm_ex(GEMM, dtype)
+    alpha, beta = (1, 0) if dtype is DType.I8 else (0.25, -2.0)
+    Cublas(gpu).gemm_ex(replace(GEMM, alpha=float(alpha), beta=float(beta)), dtype)
     a, b, c = (0xA000, operand, 9), (0xB000, operand, 11), (0xC000, result, 13)
-    assert library.told("cublasGemmEx") == [(1, 1, 0, 6, 5, 7, 0.25, *b, *a, -2.0, *c, compute, -1)]
+    (told,) = library.told("cublasGemmEx")
+    assert told == (1, 1, 0, 6, 5, 7, alpha, *b, *a, beta, *c, compute, -1)
+    # Sums of integers are multiplied by integers, all others by floats.
+    assert type(told[6]) is type(told[-6]) is (int if dtype is DType.I8 else float)
 
 
 def test_a_call_that_fails_gives_its_name_and_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +172,8 @@ def test_proposals_are_asked_for_the_whole_problem(
     gpu: Any = Gpu()
     found = CublasLt(gpu).algorithms(problem, 10)
     assert len(found) == 2, "what is not supported is none"
-    assert library.told("cublasLtMatmulDescCreate") == [(2, compute, 0)]
+    scale = 10 if dtype is DType.I8 else 0
+    assert library.told("cublasLtMatmulDescCreate") == [(2, compute, scale)]
     # CUBLASLT_MATMUL_DESC_TRANSA and TRANSB: of B and of A, 4 bytes each.
     assert library.told("cublasLtMatmulDescSetAttribute") == [
         (2, 3, int(layout.trans_b), 4),

@@ -31,7 +31,10 @@ def test_the_bound_of_fp32_is_that_of_higham_and_mary() -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", [one for one in DType if not one.has_fp32_products], ids=str)
+TENSOR_FLOATS = [one for one in DType if not one.has_fp32_products and not one.ab.is_integer]
+
+
+@pytest.mark.parametrize("dtype", TENSOR_FLOATS, ids=str)
 def test_the_bound_of_tensor_cores_cuts_off_some_products_at_a_time(dtype: DType) -> None:
     # Sums of 8-bit floats take more products a step and keep fewer bits.
     per_step, lost = (32, 2.0**-13) if dtype.ab.size_bytes == 1 else (4, 2 * U)
@@ -40,6 +43,11 @@ def test_the_bound_of_tensor_cores_cuts_off_some_products_at_a_time(dtype: DType
     assert rounding_allowance(Problem(64, 32, 1000, dtype=dtype)) == pytest.approx(
         lost * math.sqrt(lambda_squared) * steps, rel=1e-12
     )
+
+
+def test_sums_of_integers_are_exact_and_in_floats_rounded_once() -> None:
+    assert rounding_allowance(Problem(64, 32, 1024, dtype=DType.I8)) == 0.0
+    assert rounding_allowance(Problem(64, 32, 1024, dtype=DType.I8_BF16)) == U * 32
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> CublasLibrary:
 
 def sized(dtype: DType = DType.F32, layout: Layout = Layout.NN, beta: float = 0.5) -> Problem:
     m, n, k = 13, 9, 40
-    return Problem(m, n, k, layout=layout, dtype=dtype, alpha=1.25, beta=beta, ldc=n + 3)
+    alpha, beta = dtype.legal_factors(1.25, beta)
+    return Problem(m, n, k, layout=layout, dtype=dtype, alpha=alpha, beta=beta, ldc=n + 3)
 
 
 def reals_of(address: int, problem: Problem, kind: Any = np.float64) -> Floats:
@@ -117,7 +118,7 @@ def test_the_bound_is_that_of_the_sum_the_scalars_and_the_last_rounding(
     whole = reals_of(prepared.close.real_address, problem)
     added = whole - scaled
     error = reals.alpha * rounding_allowance(problem) * np.sqrt(a**2 @ b**2)
-    error += 4 * U * (np.abs(scaled) + np.abs(added))
+    error += 0.0 if dtype.has_exact_sums else 4 * U * (np.abs(scaled) + np.abs(added))
     if dtype.c.size_bytes < 4:
         error += dtype.c.unit_roundoff * (np.abs(whole) + error)
         error += dtype.c.half_step if dtype.c.exponent_bits < 8 else 0.0
@@ -147,6 +148,54 @@ def test_an_element_may_be_off_by_its_bound_and_no_more(
     assert bool(checked.complaint) is not is_right
     if not is_right:
         assert "1 of 117 elements are wrong on real inputs, worst C[7, 5]" in checked.complaint
+
+
+def in_fp32(prepared: PreparedProblem) -> Callable[[Floats], None]:
+    """Rounds the sums of integers to FP32 where they have more bits."""
+
+    def spoil(c: Floats) -> None:
+        c[:] = c.astype(np.float32)
+
+    return spoil
+
+
+def in_16_bits(prepared: PreparedProblem) -> Callable[[Floats], None]:
+    """Sums that stop at the largest number of 16 bits, as saturating ones do."""
+
+    def spoil(c: Floats) -> None:
+        c[:] = np.clip(c, -(2.0**15), 2.0**15 - 1)
+
+    return spoil
+
+
+def unsigned(prepared: PreparedProblem) -> Callable[[Floats], None]:
+    """Operands of A read as unsigned: 256 is added to the negative ones."""
+
+    def spoil(c: Floats) -> None:
+        for one in (prepared.integers, prepared.reals):
+            a, b = operands(prepared.problem, one)
+            if np.array_equal(c, a @ b):
+                c[:] = np.where(a < 0, a + 256, a) @ b
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "k", "complaint"),
+    [
+        # At this K FP32 holds the sums of integer inputs exactly, and not those of all numbers.
+        (in_fp32, 2112, "on real inputs"),
+        (in_16_bits, 40, "on real inputs"),
+        (unsigned, 40, "on integer inputs"),
+    ],
+)
+def test_sums_of_integers_are_exact_to_the_last_bit(
+    gpu: SimulatedGpu, spoiled: Any, k: int, complaint: str
+) -> None:
+    prepared = prepared_problem(gpu, Problem(17, 9, k, Layout.NT, DType.I8))
+    assert prepared.check(Kernel(prepared)).complaint == ""
+    checked = prepared.check(Kernel(prepared, spoil=spoiled(prepared)))
+    assert complaint in checked.complaint
 
 
 def one_bit(c: Floats) -> None:

@@ -132,6 +132,11 @@ def test_an_epilogue_chooses_however_it_is_spaced(folder: Path) -> None:
     found = export("--epilogue", "relu( acc+bias[n] )", "-")
     assert found.exit_code == 0, found.output
     assert extract_kernel(found.stdout) == source_of(fused, 0).text
+    # A type that the array has anyway is no part of the problem; another one is.
+    typed = export("--epilogue", "relu(acc + bias[n]); bias: f32", "-")
+    assert extract_kernel(typed.stdout) == source_of(fused, 0).text
+    other = export("--epilogue", "relu(acc + bias[n]); bias: bf16", "-")
+    expect_refusal(other, 2, "no result matches")
     # Without the option it is the newest, plain or not; none are the plain ones.
     assert extract_kernel(export("-").stdout) == source_of(fused, 0).text
     assert extract_kernel(export("--epilogue", "none", "-").stdout) == source_of(SMALL, 3).text

@@ -10,6 +10,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import figures
 
+from autogemm.codegen import render
+from autogemm.model.problem import Problem
+from autogemm.space import load_family
+
 SUITE = "planted_h200.json"
 OLD = "planted_old_h200.json"
 MEAN = f"<!-- figure: 1.41 = {SUITE} geometric_mean -->"
@@ -31,9 +35,9 @@ def test_the_headlines_are_marked() -> None:
 
 def row(shape: str, ratio: float, **more: Any) -> dict[str, Any]:
     """A row whose text is the one of today."""
-    family = figures.load_family("sgemm_simt")
-    problem = figures.Problem.of_size(shape)
-    source = figures.render(family, family.seeds[0], problem)
+    family = load_family("sgemm_simt")
+    problem = Problem.of_size(shape)
+    source = render(family, family.seeds[0], problem)
     timed = {"time_us": 10.0, "baseline_us": 10.0 * ratio, "ratio": ratio}
     what = {"shape": shape, "layout": "nn", "dtype": "f32", "family": family.name}
     return (

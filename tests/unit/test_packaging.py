@@ -12,7 +12,7 @@ import pytest
 from autogemm.support.resources import data_folder
 
 ROOT = Path(__file__).parents[2]
-DATA_FOLDERS = ("templates", "search_spaces", "db/migrations", "db/recordings")
+DATA_FOLDERS = ("templates", "search_spaces", "db/migrations", "db/recordings", "db/catalogue")
 
 
 # What this run was given to find the checkout must not lead the installed package there.

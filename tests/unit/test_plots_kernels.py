@@ -87,7 +87,7 @@ def test_roofs_are_those_of_the_gpu_and_as_measured() -> None:
         ("FP32, CUDA cores", 66.9),
         ("TF32, tensor cores", 535.3),
         ("BF16 and F16, tensor cores", 1070.5),
-        ("E4M3 and E5M2, tensor cores", 2141.1),
+        ("E4M3 and E5M2 and I8, tensor cores", 2141.1),
     ]
     slopes, ceilings = roofs(H100, CEILINGS)
     assert [(one.name, one.tb_s) for one in slopes[1:]] == [

@@ -11,6 +11,7 @@ import pytest
 from runtime_fakes import FakeCompiler, FakeDriver, HostArray, OtherArray, driver
 
 import autogemm
+from autogemm.model.dtypes import DType
 from autogemm.model.problem import Problem
 from autogemm.runtime import calling, plans
 from autogemm.runtime.arrays import LIBRARIES, library_of
@@ -239,7 +240,8 @@ def shaped(shape: tuple[int, ...], dtype: str = "float32") -> HostArray:
         (shaped((4, 4)), shaped((5, 4)), shaped((4, 4)), "4 columns and b 5 rows"),
         (shaped((4, 4)), shaped((4, 4)), shaped((4, 5)), r"shape \[4, 4\], out has \[4, 5\]"),
         (shaped((4, 4), "float64"), shaped((4, 4)), shaped((4, 4)), "no kernels for float64"),
-        (shaped((4, 4), "int32"), shaped((4, 4)), shaped((4, 4)), "no kernels for <i4"),
+        (shaped((4, 4), "uint32"), shaped((4, 4)), shaped((4, 4)), "no kernels for <u4"),
+        (shaped((4, 4), "int32"), shaped((4, 4)), shaped((4, 4)), "no GEMM of i32 and f32"),
         (
             shaped((4, 4)),
             OtherArray(np.zeros((4, 4), "float32")),
@@ -257,6 +259,23 @@ def test_what_does_not_fit_is_one_clear_line(
     with pytest.raises(UsageError, match=words):
         autogemm.gemm(a, b, out)
     assert driver.launches == []
+
+
+def test_integers_give_integers_or_floats(driver: FakeDriver) -> None:
+    memory = {
+        name: library_of(array).memory(array)
+        for name in ("int8", "int32", "float32")
+        for array in [shaped((4, 4), name)]
+    }
+    a = memory["int8"]
+    assert calling.same_dtype(a, a, memory["int32"], (4, 4)) is DType.I8
+    assert calling.same_dtype(a, a, memory["float32"], (4, 4)) is DType.I8_F32
+    with pytest.raises(UsageError, match="gives i8: give an out of i32, bf16, f16, f32"):
+        calling.same_dtype(a, a, a, (4, 4))
+    with pytest.raises(UsageError, match=r"there is no GEMM of i32 and i32 that gives i32$"):
+        calling.same_dtype(*[memory["int32"]] * 3, (4, 4))
+    with pytest.raises(UsageError, match="no kernels for int16"):
+        library_of(shaped((4, 4))).memory(shaped((4, 4), "int16"))
 
 
 def test_out_must_have_memory_of_its_own(driver: FakeDriver) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.model.config import Config
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, default_families, fitted, load_family, nearest_legal
 
@@ -45,3 +46,17 @@ def test_every_seed_of_every_family_stays_legal(layout: Layout) -> None:
                 assert all(
                     found[name] == seed[name] for name in ("BM", "BN", "BK") if name in dict(seed)
                 )
+
+
+def test_a_gated_problem_takes_seeds_with_half_of_the_columns() -> None:
+    """As many columns of the product: two for each of C."""
+    problem = Problem(4096, 4096, 4096).with_epilogue(Epilogue("silu(acc[n]) * acc[n + N]"))
+    found = nearest_legal(SIMT, GUARDED, problem, H100)
+    assert found is not None
+    assert broken_constraints(SIMT, found, problem, H100) == []
+    assert [found[name] * 2 for name in ("BN", "WN", "TN")] == [
+        GUARDED[name] for name in ("BN", "WN", "TN")
+    ]
+    # 6 columns for each thread are none of the family's values.
+    twelve = next(seed for seed in SIMT.seeds if seed["TN"] == 12 and seed["TM"] == 12)
+    assert nearest_legal(SIMT, twelve, problem, H100) is None

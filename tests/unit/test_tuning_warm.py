@@ -22,7 +22,7 @@ from autogemm.model.similarity import distance
 from autogemm.space import Family
 from autogemm.store import DecidedRow, Store, open_store
 from autogemm.tuning import SearchStarted, TuneRequest, TuneResult, tune
-from autogemm.tuning.loop.warm import stored_starts, warm_starts
+from autogemm.tuning.loop.warm import nearest_starts, warm_starts
 
 H100 = find_device("h100")
 
@@ -156,20 +156,27 @@ def test_a_large_database_is_read_in_part_and_gives_the_same_starts(
         read.clear()
         spec = replace(everything[0].spec, problem=Problem(m, 512, 256), environment=elsewhere)
         for run_id in (10, len(sizes) + 1):
-            told = stored_starts(store, spec, (family,), run_id)
+            told = nearest_starts(store, (), spec, (family,), run_id)
             assert told == warm_starts(everything, spec, (family,), run_id)
         assert read[-1] <= most_read
-    assert told == ()
+        for shipped_m in (m, 500 * m + 24):
+            problem = Problem(min(shipped_m, 2**31 - 8), 512, 256)
+            shipped = replace(everything[0], run_id=-1, spec=replace(spec, problem=problem))
+            told = nearest_starts(store, [shipped], spec, (family,), 10)
+            assert told == warm_starts([shipped, *everything], spec, (family,), 10)
+    assert (
+        nearest_starts(store, (), replace(spec, problem=Problem(2, 512, 256)), (family,), 9) == ()
+    )
 
 
 def test_a_winner_that_failed_since_starts_nothing(family: Family, store: Store) -> None:
     result, _ = run(family, store, 1000, warm=False)
     assert result.finals is not None
     spec = replace(store.decided()[0].spec, problem=Problem(1016, 512, 256))
-    (start,) = stored_starts(store, spec, (family,), 9)
+    (start,) = nearest_starts(store, (), spec, (family,), 9)
     check = Check("edges", Verdict.FAILED, "wrong")
     failed = Certificate((check,), datetime(2030, 1, 1, tzinfo=UTC))
     store.record_certificate(result.run_id, result.finals.winner.kernel_sha256, failed)
-    (after,) = stored_starts(store, spec, (family,), 9)
+    (after,) = nearest_starts(store, (), spec, (family,), 9)
     assert after.configs[:2] == start.configs[1:]
     assert start.configs[0] not in after.configs

@@ -20,8 +20,14 @@ TABLE_ROWS = 20
 
 
 @click.command()
+@click.option(
+    "--catalogue",
+    "of_catalogue",
+    is_flag=True,
+    help="List the winners that ship with autogemm instead of the database's.",
+)
 @query_options
-def best(query: BestQuery, db: str | None, form: Form) -> None:
+def best(query: BestQuery, db: str | None, form: Form, *, of_catalogue: bool) -> None:
     """Show the best kernel for each GPU and problem.
 
     This is the winner of finals with the highest ratio to cuBLAS in the newest environment (driver,
@@ -29,14 +35,21 @@ def best(query: BestQuery, db: str | None, form: Form) -> None:
     come from the newest finals of that kernel. ratio is cuBLAS time / own time: above 1 is faster
     than cuBLAS.
 
+    The winners that ship were recorded on the GPUs that are named, not measured on this machine.
+    text says whether this version emits the text that was timed: this, earlier or unknown.
+
     \b
     Examples:
       autogemm db best
       autogemm db best --gpu h100 --size 4096 --json
+      autogemm db best --catalogue --gpu h200 --dtype bf16
     """
-    from autogemm.cli.db.run.results import run_best
+    from autogemm.cli.db.run.results import run_best, run_catalogue
 
-    run_best(query, db, form)
+    if of_catalogue:
+        run_catalogue(query, form)
+    else:
+        run_best(query, db, form)
 
 
 @click.command("list")

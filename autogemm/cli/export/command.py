@@ -85,6 +85,7 @@ def export(**values: Any) -> None:
       autogemm export --kernel 17 --format ptx kernel.ptx
       autogemm export --library out/ --gpu h100
       autogemm export --library out/ --format torch
+      autogemm export --library out/ --epilogue "gelu(acc + bias[n])"
     """
     from autogemm.cli.export.run import ExportCommand, run
 

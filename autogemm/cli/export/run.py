@@ -26,13 +26,14 @@ from autogemm.compile import Compiler, ptx
 from autogemm.dispatch import assembled
 from autogemm.emulator import Emulator, Mode
 from autogemm.model.dtypes import DType
-from autogemm.model.hardware.device import Device
+from autogemm.model.epilogue import PLAIN
+from autogemm.model.hardware.device import Device, short_gpu_name
 from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import Provenance
 from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family, default_families, load_family
-from autogemm.store import BestQuery, DecidedRow
+from autogemm.store import BestQuery, DecidedRow, shipped_rows
 from autogemm.support.errors import CompilerMissingError, ExportError, NotFoundError, UsageError
 from autogemm.targets.recorded import timed_text
 from autogemm.verify import cases_of_tuned, on_cpu
@@ -214,7 +215,8 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     others = {
         "FILE": command.path,
         "--size": query.size,
-        "--epilogue": query.epilogue,
+        "--batch": query.batch,
+        "--groups": query.groups,
         "--run": query.run_id,
         "--kernel": command.kernel_key,
         "--prefix": command.prefix,
@@ -223,18 +225,21 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     if given or command.file_format not in LIBRARY_FORMATS:
         left_out = " ".join(given or [f"--format {command.file_format}"])
         raise UsageError(f"--library covers all sizes: leave out {left_out}")
-    with open_database(command.db) as store:
-        runs = store.decided(BestQuery(gpu=query.gpu))
+    epilogue = query.asked_epilogue or PLAIN
+    if command.file_format == "torch" and not epilogue.is_plain:
+        raise UsageError("--format torch has plain products only: leave out --epilogue")
     families = [load_family(command.family_key)] if command.family_key else default_families()
     layouts = [Layout(query.layout)] if query.layout else None
     dtypes = [DType.parse(query.dtype)] if query.dtype else None
     if dtypes and dtypes[0] not in LIBRARY_DTYPES:
         known = ", ".join(map(str, LIBRARY_DTYPES))
         raise UsageError(f"--library has functions for {known}: leave out --dtype {query.dtype}")
+    runs = _results(command, families)
     library = assembled(
         *(runs, families, _device(runs)),
         layouts=layouts,
         dtypes=dtypes,
+        epilogue=epilogue,
         watch=lambda kernels, total: watched(kernels, total, "kernels"),
     )
     files = export_library(library, datetime.now(UTC).date(), torch=command.file_format == "torch")
@@ -254,26 +259,48 @@ def _write_library(command: ExportCommand, folder: str) -> None:
         require_output(str(place / name), force=command.force, ours=ours[name])
     for name, text in files.items():
         write_output(str(place / name), text.encode(), force=command.force, ours=ours[name])
-    for part in library.parts:
+    for part in (*library.parts, *library.fused):
+        fused = "" if part.epilogue.is_plain else f", {part.epilogue}"
         say(
-            f"{folder}: {part.dtype}: {len(part.variants)} kernels of {len(part.configs)} configs; "
-            f"rule: {part.rule}"
+            f"{folder}: {part.dtype}{fused}: {len(part.variants)} kernels of "
+            f"{len(part.configs)} configs; rule: {part.rule}"
         )
         for finding in part.findings:
             say(finding)
     say(f"next: cmake -S {folder} -B build && cmake --build build -j && build/selftest")
 
 
-def _device(runs: Sequence[DecidedRow]) -> Device:
-    """Return the GPU of the newest result, measured before recorded.
+def _results(command: ExportCommand, families: Sequence[Family]) -> list[DecidedRow]:
+    """Return the results that match the query; where the database has none, the catalogue's.
 
-    Raises NotFoundError without any.
+    Raises NotFoundError without any, UsageError where the catalogue has them of several GPUs.
     """
-    if not runs:
+    query = BestQuery(gpu=command.query.gpu, dtype=command.query.dtype)
+    try:
+        with open_database(command.db) as store:
+            runs = store.decided(query)
+    except NotFoundError:
+        runs = []
+    if runs:
+        return runs
+    shipped = shipped_rows([family.name for family in families], query=query)
+    gpus = sorted({row.spec.device.name for row in shipped})
+    if not shipped:
         raise NotFoundError(
-            "no result matches: autogemm tune --preset mixed --cross makes those that a library "
-            "needs"
+            "no result matches, in the database or the catalogue: autogemm tune --preset mixed "
+            "--cross makes those that a library needs"
         )
+    if len(gpus) > 1:
+        raise UsageError(
+            "the database has no results, and the catalogue those of several GPUs: name one, as "
+            f"in {' or '.join(f'--gpu {short_gpu_name(gpu)!r}' for gpu in gpus)}"
+        )
+    say(f"the database has no results: the library is made from the catalogue, of {gpus[0]}")
+    return shipped
+
+
+def _device(runs: Sequence[DecidedRow]) -> Device:
+    """Return the GPU of the newest result, measured before recorded."""
     newest = max(
         runs, key=lambda run: (run.spec.provenance is Provenance.MEASURED, run.measured_at)
     )

@@ -189,6 +189,7 @@ class Host:
             "stacked": self._batched or self._grouped,
             "rows_b": self._rows["B"],
             "overlapping": self._overlapping(),
+            "has_exact_sums": self._dtype.has_exact_sums,
             "alignment": ALIGNMENT_BYTES,
             "extras": self.extras(names),
             "preconditions": self.preconditions(),

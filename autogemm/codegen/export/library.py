@@ -14,14 +14,22 @@ from autogemm.codegen.export.standalone import (
     program_context,
     shared_arrays,
 )
+from autogemm.codegen.fused import fused_of
 from autogemm.codegen.rendering import render
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType, Element
+from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.rule import Rule, Size
-from autogemm.model.signature import ArgumentType, CNames, ProblemType, gemm_signature
-from autogemm.space import ALIGNMENT_BYTES, Family
+from autogemm.model.signature import (
+    ArgumentType,
+    CNames,
+    ProblemType,
+    Signature,
+    gemm_signature,
+)
+from autogemm.space import ALIGNMENT_BYTES, Family, epilogue_rules, output_rules
 from autogemm.support.errors import ExportError
 from autogemm.support.templating import environment
 from autogemm.support.version import __version__
@@ -50,6 +58,7 @@ FILES = (
     *("autogemm.h", "check.h", "selftest.cu"),
     *("CMakeLists.txt", "autogemm-config.cmake.in", "autogemm.pc.in"),
 )
+FUSED_FILES = ("autogemm_fused.h", "selftest_fused.cu")
 TORCH_FILES = ("autogemm_torch.cpp", "autogemm_torch.py")
 # The self-test's reference is slow: tuned sizes are cut down to these extents.
 MOST_TESTED = (384, 384, 1024)
@@ -68,7 +77,7 @@ class Variant:
 
 
 LIBRARY_DTYPES: tuple[DType, ...] = tuple(dtype for dtype in DType if dtype.ab.size_bytes > 1)
-"""The dtypes that a library has functions for: 8-bit floats have no fallback for all layouts."""
+"""The dtypes that a library has functions for: those of 8 bits have no fallback for all layouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +98,29 @@ class Part:
     best_at: tuple[int | None, ...]
     findings: tuple[str, ...]
     layout: Layout = Layout.NN
+    epilogue: Epilogue = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The content of a library. A dtype without a part has the fallback alone."""
+    """The content of a library. A dtype without a part has the fallback alone.
+
+    ``fused`` are parts for one epilogue, each in its canonical text for the part's dtype.
+    """
 
     device: Device
     parts: tuple[Part, ...]
+    fused: tuple[Part, ...] = ()
 
 
 def source_name(dtype: DType) -> str:
     """The file with the kernels of a dtype."""
     return f"gemm_{_identifier(dtype)}.cu"
+
+
+def fused_name(dtype: DType) -> str:
+    """The file with the kernels of a dtype that compute the library's epilogue."""
+    return f"fused_{_identifier(dtype)}.cu"
 
 
 def benchmark_name(dtype: DType) -> str:
@@ -114,6 +133,9 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
 
     The header, and so the functions, are the same for every library. Raises ExportError for a
     family with arguments of its own.
+
+    With ``library.fused`` there are also a header, sources and a self-test of the functions that
+    compute its epilogue; the other header is the same as ever.
     """
     _require_plain_arguments(library)
     parts = {part.dtype: part for part in library.parts}
@@ -121,7 +143,12 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
     sources = {
         dtype: _source_context(dtype, parts.get(dtype), library.device) for dtype in LIBRARY_DTYPES
     }
-    suffixes = [str(one["arch_suffix"]) for each in sources.values() for one in _variants(each)]
+    fused = {
+        part.dtype: _source_context(part.dtype, part, library.device, part.epilogue)
+        for part in library.fused
+    }
+    contexts = (*sources.values(), *fused.values())
+    suffixes = [str(one["arch_suffix"]) for each in contexts for one in _variants(each)]
     shared = {
         "first_line": first_line,
         "first_text": first_line.removeprefix("// "),
@@ -130,7 +157,11 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
         "arch": library.device.arch,
         "suffix": max(suffixes, default=""),
         "dtypes": list(sources.values()),
-        "sources": [source_name(dtype) for dtype in LIBRARY_DTYPES],
+        "sources": [*map(source_name, LIBRARY_DTYPES), *map(fused_name, fused)],
+        "headers": ["autogemm.h", *(["autogemm_fused.h"] if fused else [])],
+        "tests": ["selftest", *(["selftest_fused"] if fused else [])],
+        "fused_dtypes": list(fused.values()),
+        "fused_epilogue": str(library.fused[0].epilogue) if fused else "",
         "benchmarks": [benchmark_name(dtype).removesuffix(".cu") for dtype in parts],
         "sizes": _tested_sizes(library),
     }
@@ -140,6 +171,10 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
     for part in library.parts:
         own = shared | sources[part.dtype] | _benchmark_context(part)
         files[benchmark_name(part.dtype)] = ("library/benchmark.cu.jinja", own)
+    for dtype, context in fused.items():
+        files[fused_name(dtype)] = ("library/gemm.cu.jinja", shared | context)
+    for name in FUSED_FILES if fused else ():
+        files[name] = (f"library/{name}.jinja", shared)
     for name in TORCH_FILES if torch else ():
         files[name] = (f"library/{name}.jinja", shared)
     templates = environment()
@@ -150,7 +185,8 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
 
 
 def _require_plain_arguments(library: Library) -> None:
-    for variant in (one for part in library.parts for one in part.variants):
+    parts = (*library.parts, *library.fused)
+    for variant in (one for part in parts for one in part.variants):
         if variant.family.arguments:
             own = " ".join(rule.name for rule in variant.family.arguments)
             raise ExportError(
@@ -162,10 +198,11 @@ def _require_plain_arguments(library: Library) -> None:
 def _provenance(library: Library, first_line: str) -> Iterator[str]:
     device = library.device
     yield from (first_line, "//", *comment("", f"GEMM for {device.name} ({device.sm})."))
-    for part in library.parts:
+    for part in (*library.parts, *library.fused):
         yield "//"
+        fused = "" if part.epilogue.is_plain else f", {part.epilogue}"
         for finding in part.findings:
-            yield from comment(f"{part.dtype}: ", finding)
+            yield from comment(f"{part.dtype}{fused}: ", finding)
 
 
 def _tested_sizes(library: Library) -> list[tuple[int, ...]]:
@@ -173,22 +210,29 @@ def _tested_sizes(library: Library) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(tuple(map(min, size, MOST_TESTED)) for size in tuned))
 
 
-def _source_context(dtype: DType, part: Part | None, device: Device) -> dict[str, object]:
+def _source_context(
+    dtype: DType, part: Part | None, device: Device, epilogue: Epilogue = PLAIN
+) -> dict[str, object]:
     """The values from which the source of a dtype is rendered, and those needed to call its
     functions."""
     names = _library_names(dtype)
-    variants = [] if part is None else [_variant(*one) for one in enumerate(part.variants)]
+    suffix = "" if epilogue.is_plain else "_fused"
+    identifier = _identifier(dtype) + suffix
+    variants = (
+        [] if part is None else [_variant(identifier, *one) for one in enumerate(part.variants)]
+    )
     by_columns = _EXPORTED.in_call(_BY_COLUMNS)
     return {
+        **_context_of_call(_EXPORTED, names),
         "dtype": dtype.label,
-        "identifier": _identifier(dtype),
-        "function": _function(dtype),
+        "dtype_c": dtype.c.label,
+        "identifier": identifier,
+        "function": _function(dtype) + suffix,
+        "fused": None,
+        "extra_arguments": "",
         "type_ab": names[ProblemType.AB],
         "type_c": names[ProblemType.C],
-        "parameters": _EXPORTED.in_host_code(names),
-        "arguments": _EXPORTED.in_call({}),
         "arguments_by_columns": by_columns,
-        "passed": _EXPORTED.names,
         "test_call": _EXPORTED.in_call(_IN_TEST, "p."),
         "test_call_by_columns": _EXPORTED.in_call(_IN_TEST | _BY_COLUMNS_IN_TEST, "p."),
         "alignment": ALIGNMENT_BYTES,
@@ -204,6 +248,35 @@ def _source_context(dtype: DType, part: Part | None, device: Device) -> dict[str
         "tuned": [] if part is None else _tuned(part),
         "rule_title": "" if part is None else f"The config for a size: {part.rule}.",
         "rule": "" if part is None else rule_text(part.rule, part.configs),
+        **({} if epilogue.is_plain else _fused_context(dtype, epilogue)),
+    }
+
+
+def _context_of_call(signature: Signature, names: CNames) -> dict[str, object]:
+    """The arguments of functions that queue a GEMM: declared, passed on, and by their names."""
+    return {
+        "parameters": signature.in_host_code(names),
+        "arguments": signature.in_call({}),
+        "passed": signature.names,
+    }
+
+
+def _fused_context(dtype: DType, epilogue: Epilogue) -> dict[str, object]:
+    """What a source with an epilogue needs besides: its inputs are arguments behind those of the
+    GEMM, in the order of the text, and behind them the second output."""
+    problem = Problem(1, 1, 1, dtype=dtype).with_epilogue(epilogue)
+    own = [rule.argument for rule in (*epilogue_rules(problem), *output_rules(problem))]
+    names = _library_names(dtype)
+    signature = gemm_signature(own, workspace=True)
+    in_test = {one.name: f"x.{one.name}{'.data' if one.is_array else ''}" for one in own}
+    return {
+        **_context_of_call(signature, names),
+        "fused": fused_of(problem),
+        "epilogue": str(epilogue),
+        "extra_parameters": Signature(tuple(own)).in_host_code(names),
+        "extra_arguments": Signature(tuple(own)).in_call({}),
+        "extra_types": {one.name: names[one.type] for one in own if one.type is not None},
+        "test_call": signature.in_call(_IN_TEST | in_test, "p."),
     }
 
 
@@ -260,11 +333,10 @@ def _conditions(part: Part, device: Device) -> list[tuple[int, list[str]]]:
     return [(number, [f"({text})" for text in texts]) for number, texts in found if texts]
 
 
-def _variant(index: int, variant: Variant) -> dict[str, object]:
+def _variant(identifier: str, index: int, variant: Variant) -> dict[str, object]:
     source = render(variant.family, variant.config, variant.problem)
     host = Host(variant.family, variant.config, variant.problem)
     layout = str(variant.problem.layout)
-    identifier = _identifier(variant.problem.dtype)
     return {
         "index": f"{identifier}_{index}",
         "config": variant.config_number,

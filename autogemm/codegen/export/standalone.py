@@ -417,10 +417,17 @@ def _types(dtype: DType) -> dict[str, object]:
         "roundoff_c": f"0x1p-{c.significant_bits}",
         # At least that of FP16, so that emitted texts for BF16 stay unchanged.
         "half_step_c": f"0x1p{max(c.half_step_exponent, Element.F16.half_step_exponent)}",
-        "has_gemm_ex": ab.has_gemm_ex,
+        "has_gemm_ex": dtype.has_gemm_ex,
+        "is_integer": ab.is_integer,
+        "has_exact_sums": dtype.has_exact_sums,
+        # As cuBLAS takes alpha and beta.
+        "scalar": "int" if dtype.has_exact_sums else "float",
         "accum_fraction_bits": ab.accum_fraction_bits,
         "products_per_step": ab.products_per_step,
-        "cublas_types": (ab.cuda_data_type, c.cuda_data_type, ab.cublas_compute_type),
+        "cublas_types": (
+            *(ab.cuda_data_type, c.cuda_data_type),
+            *(dtype.cublas_compute_type, dtype.cublas_scale_type),
+        ),
     }
 
 

@@ -98,8 +98,8 @@ enum class Tensor : unsigned {
     kCommitProducts,
     kMeet,
 };
-// Element.format_code of autogemm/model/dtypes.py: whether it lacks infinity, bytes, bits of the exponent
-// and of the fraction.
+// Element.format_code of autogemm/model/dtypes.py: whether it is an integer, whether it lacks infinity,
+// bytes, bits of the exponent and of the fraction.
 enum class TensorElement : unsigned {
     kF32 = 0x40817,
     kTf32 = 0x4080a,
@@ -107,12 +107,17 @@ enum class TensorElement : unsigned {
     kF16 = 0x2050a,
     kE4m3 = 0x1010403,
     kE5m2 = 0x10502,
+    kI8 = 0x3010000,
+    kI32 = 0x3040000,
 };
 constexpr unsigned bytes_of(TensorElement element) {
     return static_cast<unsigned>(element) >> 16 & 0xff;
 }
 constexpr bool has_infinity(TensorElement element) {
     return static_cast<unsigned>(element) >> 24 == 0;
+}
+constexpr bool is_integer(TensorElement element) {
+    return (static_cast<unsigned>(element) >> 25 & 1) != 0;
 }
 constexpr unsigned exponent_bits(TensorElement element) {
     return static_cast<unsigned>(element) >> 8 & 0xff;

@@ -6,7 +6,7 @@
 // Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330, 2021) and is not repeated here.
 //
 // That of 8-bit floats is: Hopper keeps so few bits of it that it decides what a kernel is worth
-// (aligned_sum below).
+// (aligned_sum below). Sums of integers are those of 32-bit integers, which wrap around.
 #pragma once
 
 #include "warps.h"
@@ -16,6 +16,9 @@ namespace autogemm_emulator {
 // The value of an element's bits. Those of a word that the type does not have count for nothing.
 float float_of(TensorElement element, unsigned bits) {
     const unsigned missing = 23 - fraction_bits(element), unused = 32 - 8 * bytes_of(element);
+    if (is_integer(element)) {
+        return static_cast<float>(static_cast<int32_t>(bits << unused) >> unused);
+    }
     if (exponent_bits(element) == 8) {
         return __builtin_bit_cast(float, bits << unused >> missing << missing);
     }

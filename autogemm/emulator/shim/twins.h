@@ -127,6 +127,10 @@ __forceinline__ void store_async_to_rank(float* shared, unsigned rank, float4 va
                                          unsigned long long* mbarrier) {
     autogemm_emulator::store_async_of_rank(shared, rank, value, mbarrier);
 }
+__forceinline__ void store_async_to_rank(int* shared, unsigned rank, int4 value,
+                                         unsigned long long* mbarrier) {
+    store_async_to_rank((float*)shared, rank, __builtin_bit_cast(float4, value), mbarrier);
+}
 
 // Twins of templates/parts/ptx/tensor_map_copy.cu.jinja.
 __forceinline__ void prefetch_tensor_map(const TensorMap&) {}
@@ -210,6 +214,15 @@ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared, uns
         multiply_warpgroup({TensorElement::element, a, b, a_along_k, b_along_k,               \
                             accumulate != 0, COUNT}, d, nullptr);                             \
     }
+// Of integers, whose sums are handed on by their bits.
+#define AUTOGEMM_WGMMA_INTEGERS(name, element)                                                \
+    template <int COUNT>                                                                      \
+    __forceinline__ void name(int (&d)[COUNT], unsigned long long a, unsigned long long b,    \
+                              unsigned accumulate) {                                          \
+        using namespace autogemm_emulator;                                                    \
+        multiply_warpgroup({TensorElement::element, a, b, true, true, accumulate != 0, COUNT}, \
+                           reinterpret_cast<float*>(d), nullptr);                             \
+    }
 #define AUTOGEMM_WGMMA_REGISTERS(name, element, b_along_k)                                    \
     template <int COUNT>                                                                      \
     __forceinline__ void name(float (&d)[COUNT], const unsigned (&a)[4], unsigned long long b, \
@@ -229,12 +242,14 @@ AUTOGEMM_WGMMA(wgmma_bf16_mm, kBf16, false, false)
 AUTOGEMM_WGMMA(wgmma_tf32_kk, kTf32, true, true)
 AUTOGEMM_WGMMA(wgmma_e4m3_kk, kE4m3, true, true)
 AUTOGEMM_WGMMA(wgmma_e5m2_kk, kE5m2, true, true)
+AUTOGEMM_WGMMA_INTEGERS(wgmma_i8_kk, kI8)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_f16_rk, kF16, true)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_f16_rm, kF16, false)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rk, kBf16, true)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rm, kBf16, false)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_tf32_rk, kTf32, true)
 #undef AUTOGEMM_WGMMA
+#undef AUTOGEMM_WGMMA_INTEGERS
 #undef AUTOGEMM_WGMMA_REGISTERS
 __forceinline__ void wgmma_fence() {
     autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kFenceRegisters);
@@ -248,8 +263,8 @@ __forceinline__ void wgmma_wait_0() {
 __forceinline__ void wgmma_wait_1() {
     autogemm_emulator::wait_for_products(1);
 }
-template <int COUNT>
-__forceinline__ void keep_in_place(float (&)[COUNT]) {}
+template <class Sum, int COUNT>
+__forceinline__ void keep_in_place(Sum (&)[COUNT]) {}
 __forceinline__ void give_up_registers() {}
 __forceinline__ void take_registers() {}
 __forceinline__ void store_matrices(void* row, const unsigned (&from)[4]) {

@@ -4,7 +4,8 @@
 // a product is done only when all have issued it, and done for all when one of them has waited for it. From
 // its issue to then it reads shared memory whenever it likes, and its sums are nobody's until their warp has
 // waited: they hold NaN meanwhile. It is multiplied at once, or as late as can be, like copies. Products are
-// exact, the sum of one instruction as for mma.sync (tensor_cores.h), or aligned where they are of 8 bits.
+// exact, the sum of one instruction as for mma.sync (tensor_cores.h), aligned where they are 8-bit floats, or
+// of 32-bit integers, whose bits stand where others are floats.
 #pragma once
 
 #include "tensor_cores.h"
@@ -145,6 +146,14 @@ inline void multiply(const Product& product, uint32_t first_row) {
         for (uint32_t i = 0; i < sums.count; ++i) {
             const uint32_t row = lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
             float& own = sums.values[lane * sums.count + i];
+            if (is_integer(what.element)) {
+                uint32_t sum = what.accumulate ? __builtin_bit_cast(uint32_t, own) : 0;
+                for (uint32_t k = 0; k < depth; ++k) {
+                    sum += static_cast<uint32_t>(static_cast<int32_t>(a[row][k] * b[k][column]));
+                }
+                own = __builtin_bit_cast(float, sum);
+                continue;
+            }
             if (size == 1) {
                 double products[kMaxDepth];
                 for (uint32_t k = 0; k < depth; ++k) {

@@ -112,6 +112,10 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
     """The operation with a check that no row leaves 64 bits."""
 
     def checked(a: Any, b: Any) -> Any:
+        if type(a) is int and type(b) is int:
+            result = operation(a, b)
+            if abs(result) <= MAX_INTEGER:
+                return result
         # + - * are largest in size where both operands are at an end of their range.
         ends = [abs(operation(x, y)) for x in _ends(a) for y in _ends(b)]
         if max(ends, default=0) <= MAX_INTEGER:
@@ -133,7 +137,7 @@ def _ends(value: int | Column) -> tuple[int, ...]:
 
 
 def _nonzero(divisor: Any) -> Any:
-    if np.any(divisor == 0):
+    if not divisor if type(divisor) is int else np.any(divisor == 0):
         raise ZeroDivisionError("division by zero; guard it: ... if divisor != 0 else ...")
     return divisor
 

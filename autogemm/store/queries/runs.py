@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import Session, selectinload
 
 from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Objective, Outcome, Provenance, Status
@@ -63,6 +64,19 @@ def _of_batch(text: str) -> Condition:
     return or_(is_it, ProblemRecord.batch.startswith(f"{text} "))
 
 
+def _of_epilogue(query: records.BestQuery) -> Condition:
+    """What `BestQuery.epilogue_in` asks, in SQL."""
+    return or_(
+        *(
+            and_(
+                ProblemRecord.dtype == dtype.label,
+                ProblemRecord.epilogue == query.epilogue_in(dtype),
+            )
+            for dtype in DType
+        )
+    )
+
+
 def _of_groups(text: str) -> Condition:
     """What `BestQuery.is_of_groups` asks, in SQL."""
     is_it = ProblemRecord.groups == ("" if text == records.NO_GROUPS else text)
@@ -77,9 +91,10 @@ def conditions(query: records.BestQuery) -> list[Condition]:
     run = {"id": query.run_id, "provenance": query.provenance}
     wanted = [
         *(RunRecord.problem.has(**{name: value}) for name, value in problem.items() if value),
-        *(RunRecord.problem.has(epilogue=one) for one in [query.epilogue_text] if one is not None),
         *(getattr(RunRecord, name) == value for name, value in run.items() if value is not None),
     ]
+    if query.epilogue is not None:
+        wanted.append(RunRecord.problem.has(_of_epilogue(query)))
     if query.batch is not None:
         wanted.append(RunRecord.problem.has(_of_batch(query.batch)))
     if query.groups is not None:

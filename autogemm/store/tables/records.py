@@ -11,6 +11,7 @@ from annotated_types import MaxLen, MinLen
 
 from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
 from autogemm.model.hardware.device import Ceilings, Device
@@ -146,10 +147,35 @@ class BestQuery:
         """Whether a problem whose groups have that canonical text is meant."""
         return self.groups in (None, text or NO_GROUPS, text.split(" ", maxsplit=1)[0])
 
+    def is_about(self, problem: Problem, family: str | None) -> bool:
+        """Whether that problem and family are meant; other filters are not looked at."""
+        return (
+            (
+                self.size is None
+                or Problem.parse_size(self.size) == (problem.m, problem.n, problem.k)
+            )
+            and self.layout in (None, problem.layout)
+            and self.dtype in (None, problem.dtype.label)
+            and self.epilogue_in(problem.dtype) in (None, problem.epilogue.text)
+            and self.is_of_batch(str(problem.batch))
+            and self.is_of_groups(str(problem.groups))
+            and self.family in (None, family)
+        )
+
     @property
-    def epilogue_text(self) -> str | None:
-        """The canonical text that a problem must have, empty for plain products."""
-        return "" if self.epilogue == NO_EPILOGUE else self.epilogue
+    def asked_epilogue(self) -> Epilogue | None:
+        """The epilogue that a problem must have; None where any will do."""
+        if self.epilogue is None:
+            return None
+        return Epilogue("" if self.epilogue == NO_EPILOGUE else self.epilogue)
+
+    def epilogue_in(self, dtype: DType) -> str | None:
+        """The canonical text that a problem of that dtype must have, empty for plain products.
+
+        It names no type that an array has there anyway.
+        """
+        asked = self.asked_epilogue
+        return None if asked is None else asked.in_dtype(dtype).text
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +305,14 @@ class DecidedRow:
     """A run with its newest finals, and when they were held.
 
     ``finals`` lack kernels whose newest certificate on that GPU is a failure: the first entry won.
+    ``origin`` names the place of a row that is of no run (`shipped_rows`), empty for the database.
     """
 
     run_id: int
     spec: RunSpec
     finals: Finals
     measured_at: datetime
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
 from autogemm.model.hardware.device import Ceilings, Device
-from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import Environment, Provenance, Status
 from autogemm.store.queries.benches import bench_of, profile_of
@@ -141,7 +140,7 @@ def _bench_copies(
         bench = bench_of(record)
         spec = bench.spec
         if _is_there(query, spec.device, spec.environment, spec.provenance) and any(
-            _is_about(query, entry.problem, entry.config.family if entry.config else None)
+            query.is_about(entry.problem, entry.config.family if entry.config else None)
             for entry in bench.entries
         ):
             yield from kernels(entry.kernel_source for entry in record.entries)
@@ -149,8 +148,8 @@ def _bench_copies(
         session.expunge_all()
     for profiled in session.scalars(select(ProfileRecord).order_by(ProfileRecord.id)):
         profile = profile_of(profiled)
-        if _is_there(query, profile.device, profile.environment) and _is_about(
-            query, profile.problem, profile.config.family
+        if _is_there(query, profile.device, profile.environment) and query.is_about(
+            profile.problem, profile.config.family
         ):
             yield from kernels([profiled.kernel_source])
             yield records.ProfileCopy(profile)
@@ -175,16 +174,4 @@ def _is_there(
         and (query.gpu or "").casefold() in device.name.casefold()
         and query.provenance in (None, provenance)
         and all(getattr(environment, name).startswith(text) for name, text in query.versions)
-    )
-
-
-def _is_about(query: records.BestQuery, problem: Problem, family: str | None) -> bool:
-    return (
-        (query.size is None or Problem.parse_size(query.size) == (problem.m, problem.n, problem.k))
-        and query.layout in (None, problem.layout)
-        and query.dtype in (None, problem.dtype.label)
-        and query.epilogue_text in (None, problem.epilogue.text)
-        and query.is_of_batch(str(problem.batch))
-        and query.is_of_groups(str(problem.groups))
-        and query.family in (None, family)
     )

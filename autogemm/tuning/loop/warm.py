@@ -29,15 +29,17 @@ _PARTS = ((1 / 64, _FEW), (1.0, _FEW), (TOO_FAR, _FEW), (TOO_FAR, sys.maxsize))
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """One stored result and its configs, best first."""
+    """One result of the database or the catalogue, and its configs, best first."""
 
     problem: Problem
     device_name: str
     run_id: int
     configs: tuple[Config, ...]
+    origin: str = ""
 
     def __str__(self) -> str:
-        return f"{self.problem.label} on {self.device_name} (run {self.run_id})"
+        where = self.origin or f"run {self.run_id}"
+        return f"{self.problem.label} on {self.device_name} ({where})"
 
 
 def warm_starts(
@@ -47,47 +49,57 @@ def warm_starts(
 
     Runs that began before run ``run_id`` count, so that a run that is resumed starts as it did, but
     those of the same problem in the same place, so that a run that is repeated starts as the first
-    did. If there are several for one problem and GPU, the newest counts. Configs that these
-    families cannot express are left out.
+    did. If there are several for one problem and GPU, the newest counts; rows of the catalogue are
+    older than any run. Configs that these families cannot express are left out.
     """
     newest: dict[tuple[Problem, str], DecidedRow] = {}
     for row in sorted(rows, key=lambda row: row.run_id):
         is_repeat = _place(row.spec) == _place(spec)
         if row.run_id < run_id and row.spec.objective is spec.objective and not is_repeat:
             newest[row.spec.problem, row.spec.device.name] = row
-    by_distance = sorted(
-        (distance(spec.problem, spec.device, row.spec.problem, row.spec.device), -row.run_id, row)
-        for row in newest.values()
-    )
+    by_distance = [(_distance(row, spec), row) for row in newest.values()]
+    by_distance.sort(key=lambda pair: (pair[0], -pair[1].run_id))
     starts: list[WarmStart] = []
-    for steps, _, row in by_distance:
+    for steps, row in by_distance:
         if steps > TOO_FAR or len(starts) == NUM_RESULTS:
             break
         most = 1 if starts else NUM_OF_NEAREST
         configs = [entry.config for entry in row.finals.entries if entry.config is not None]
         known = tuple(filter(None, (_known(config, families) for config in configs)))[:most]
         if known:
-            starts.append(WarmStart(row.spec.problem, row.spec.device.name, row.run_id, known))
+            device_name = row.spec.device.name
+            starts.append(WarmStart(row.spec.problem, device_name, row.run_id, known, row.origin))
     return tuple(starts)
 
 
-def stored_starts(
-    store: Store, spec: RunSpec, families: Sequence[Family], run_id: int
+def nearest_starts(
+    store: Store,
+    shipped: Sequence[DecidedRow],
+    spec: RunSpec,
+    families: Sequence[Family],
+    run_id: int,
 ) -> tuple[WarmStart, ...]:
-    """`warm_starts` of all that a database holds, of which the part nearby is read.
+    """`warm_starts` of the catalogue's rows and all that a database holds.
 
-    The part grows until it has enough, so that a large database costs no more than a small one.
+    Of the database the part nearby is read, which grows until there are enough, so that a large
+    database costs no more than a small one.
     """
     starts: tuple[WarmStart, ...] = ()
     for steps, most in _PARTS:
         runs = [run for run in store.decided_runs(spec.problem, steps) if run.run_id < run_id]
         near = _nearest(runs, spec, steps)
         run_ids = list(chain.from_iterable(near[:most]))
-        starts = warm_starts(store.decided(run_ids=run_ids), spec, families, run_id)
+        known = [row for row in shipped if _distance(row, spec) <= steps]
+        known += store.decided(run_ids=run_ids)
+        starts = warm_starts(known, spec, families, run_id)
         is_all = steps == TOO_FAR and len(near) <= most
         if is_all or len(starts) == NUM_RESULTS:
             break
     return starts
+
+
+def _distance(row: DecidedRow, spec: RunSpec) -> float:
+    return distance(spec.problem, spec.device, row.spec.problem, row.spec.device)
 
 
 def _nearest(runs: Sequence[DecidedRun], spec: RunSpec, steps: float) -> list[list[int]]:

@@ -112,6 +112,12 @@ struct Tensor {
             memcpy(&value, &bits, 4);
             return value;
         }
+        if (type == 3) {
+            return static_cast<int8_t*>(data)[i];
+        }
+        if (type == 10) {
+            return static_cast<int32_t*>(data)[i];
+        }
         if (type == 28 || type == 29) {
             return of_8_bits(static_cast<uint8_t*>(data)[i]);
         }
@@ -144,6 +150,8 @@ struct Tensor {
     void set(long i, float value) const {
         if (type == 0) {
             static_cast<float*>(data)[i] = value;
+        } else if (type == 10) {
+            static_cast<int32_t*>(data)[i] = value;
         } else if (type == 14) {
             unsigned bits;
             memcpy(&bits, &value, 4);
@@ -179,11 +187,18 @@ static int tensor_gemm(int trans_a, int trans_b, long m, long n, long k, float a
     return 0;
 }
 
-extern "C" int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const float* alpha, void* A,
-                            int type_a, int lda, void* B, int type_b, int ldb, const float* beta,
+// Alpha or beta: integers where sums are (72).
+static float factor(const void* at, int compute) {
+    return compute == 72 ? *static_cast<const int*>(at) : *static_cast<const float*>(at);
+}
+
+extern "C" int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const void* alpha, void* A,
+                            int type_a, int lda, void* B, int type_b, int ldb, const void* beta,
                             void* C, int type_c, int ldc, int compute, int) {
-    // FP32 is computed in FP32 (68) or TF32 (77), 16 bits with sums in FP32.
-    if (compute != 68 && (compute != 77 || type_a != 0)) {
+    // FP32 is computed in FP32 (68) or TF32 (77), 16 bits with sums in FP32, 8-bit integers with
+    // sums in FP32 or in 32-bit integers, each in a C of its own.
+    const bool is_whole = type_a == 3 && type_c == (compute == 72 ? 10 : 0);
+    if (compute == 72 || type_a == 3 ? !is_whole : compute != 68 && (compute != 77 || type_a != 0)) {
         return 15;
     }
     const bool is_fp32 = type_a == 0 && compute == 68;
@@ -192,8 +207,9 @@ extern "C" int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const fl
     static int calls = 0;
     const bool is_coarse = !is_fp32 && (k == 96 || (k == 97 && ++calls > 2));
     const bool is_tf32 = is_fp32 && k == 98;
-    return tensor_gemm(ta, tb, m, n, k, is_coarse ? 2 * *alpha : *alpha, {A, type_a, is_tf32}, lda,
-                       {B, type_b, is_tf32}, ldb, *beta, {C, type_c}, ldc, gemm_ex_us);
+    return tensor_gemm(ta, tb, m, n, k, (is_coarse ? 2 : 1) * factor(alpha, compute),
+                       {A, type_a, is_tf32}, lda, {B, type_b, is_tf32}, ldb, factor(beta, compute),
+                       {C, type_c}, ldc, gemm_ex_us);
 }
 
 static int num_strided_calls = 0;
@@ -202,14 +218,14 @@ extern "C" int strided_calls() {
 }
 // Bytes of so many elements.
 static void* behind(void* data, int type, long elements) {
-    return static_cast<char*>(data) + elements * (type == 0 ? 4 : 2);
+    return static_cast<char*>(data) + elements * (type == 0 || type == 10 ? 4 : type == 3 ? 1 : 2);
 }
 
 // Where K is 93 the last product is left out.
 extern "C" int cublasGemmStridedBatchedEx(void* handle, int ta, int tb, int m, int n, int k,
-                                          const float* alpha, void* A, int type_a, int lda,
+                                          const void* alpha, void* A, int type_a, int lda,
                                           long long stride_a, void* B, int type_b, int ldb,
-                                          long long stride_b, const float* beta, void* C,
+                                          long long stride_b, const void* beta, void* C,
                                           int type_c, int ldc, long long stride_c, int count,
                                           int compute, int algo) {
     ++num_strided_calls;
@@ -315,16 +331,17 @@ extern "C" int cublasLtMatmulAlgoGetHeuristic(void*, Description*, Layout*, Layo
     }
     return 0;
 }
-extern "C" int cublasLtMatmul(void*, Description* description, const float* alpha, void* A,
-                              Layout* a, void* B, Layout* b, const float* beta, void* C, Layout* c,
+extern "C" int cublasLtMatmul(void*, Description* description, const void* alpha, void* A,
+                              Layout* a, void* B, Layout* b, const void* beta, void* C, Layout* c,
                               void*, Layout*, const uint64_t* algo, void*, size_t, void*) {
     const long k = description->transposed[0] ? a->rows : a->columns;
     const bool is_coarse = k == 96 && algo[1] != 2;
     const float wrong = algo[0] == 0 || is_coarse ? 2.0f : 1.0f;
     for (int i = 0; i < c->count; ++i) {
         tensor_gemm(description->transposed[0], description->transposed[1], c->rows, c->columns, k,
-                    *alpha * wrong, {behind(A, a->type, i * a->stride), a->type}, a->ld,
-                    {behind(B, b->type, i * b->stride), b->type}, b->ld, *beta,
+                    factor(alpha, description->compute) * wrong, {behind(A, a->type, i * a->stride), a->type}, a->ld,
+                    {behind(B, b->type, i * b->stride), b->type}, b->ld,
+                    factor(beta, description->compute),
                     {behind(C, c->type, i * c->stride), c->type}, c->ld,
                     algo[0] == 1 ? slow_us : proposal_us);
     }

@@ -38,7 +38,7 @@ extern "C" int cublasGetProperty(int part, int* value) {
     return 0;
 }
 
-// A matrix of FP32 (cudaDataType_t 0) or BF16 (14), column-major, as it is multiplied.
+// A matrix of FP32 (cudaDataType_t 0), BF16 (14) or integers of 8 (3) or 32 bits (10), column-major, as it is multiplied.
 struct Matrix {
     void* data;
     int type;
@@ -50,6 +50,9 @@ struct Matrix {
         if (type == 0) {
             return static_cast<float*>(data)[i];
         }
+        if (type == 3 || type == 10) {
+            return type == 3 ? static_cast<int8_t*>(data)[i] : static_cast<int32_t*>(data)[i];
+        }
         const uint32_t wide = (uint32_t)static_cast<uint16_t*>(data)[i] << 16;
         float value;
         std::memcpy(&value, &wide, 4);
@@ -58,6 +61,10 @@ struct Matrix {
     void set(long row, long column, float value) const {
         if (type == 0) {
             static_cast<float*>(data)[row + column * ld] = value;
+            return;
+        }
+        if (type == 10) {
+            static_cast<int32_t*>(data)[row + column * ld] = value;
             return;
         }
         uint32_t bits;
@@ -121,14 +128,19 @@ extern "C" int cublasSgemm_v2(void*, int ta, int tb, int m, int n, int k, const 
     return gemm("sgemm", m, n, k, *alpha, {A, 0, lda, ta == 1}, {B, 0, ldb, tb == 1}, *beta,
                 {C, 0, ldc, false});
 }
-extern "C" int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const float* alpha, void* A,
-                            int type_a, int lda, void* B, int type_b, int ldb, const float* beta,
+// Alpha or beta: integers where sums are (72).
+static float factor(const void* at, int compute) {
+    return compute == 72 ? *static_cast<const int*>(at) : *static_cast<const float*>(at);
+}
+extern "C" int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const void* alpha_at, void* A,
+                            int type_a, int lda, void* B, int type_b, int ldb, const void* beta_at,
                             void* C, int type_c, int ldc, int compute, int) {
     char types[60];
     std::snprintf(types, sizeof types, " %d %d %d %d", type_a, type_b, type_c, compute);
-    note_call("gemm_ex", ta, tb, m, n, k, *alpha, lda, ldb, *beta, ldc, types);
-    return gemm("gemm_ex", m, n, k, *alpha, {A, type_a, lda, ta == 1}, {B, type_b, ldb, tb == 1},
-                *beta, {C, type_c, ldc, false});
+    const float alpha = factor(alpha_at, compute), beta = factor(beta_at, compute);
+    note_call("gemm_ex", ta, tb, m, n, k, alpha, lda, ldb, beta, ldc, types);
+    return gemm("gemm_ex", m, n, k, alpha, {A, type_a, lda, ta == 1}, {B, type_b, ldb, tb == 1},
+                beta, {C, type_c, ldc, false});
 }
 
 // cuBLASLt, which by default proposes three algorithms; the second cannot run.
@@ -197,8 +209,8 @@ extern "C" int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*,
     }
     return 0;
 }
-extern "C" int cublasLtMatmul(void*, Description* multiply, const float* alpha, void* A, Layout* a,
-                              void* B, Layout* b, const float* beta, void* C, Layout* c, void* D,
+extern "C" int cublasLtMatmul(void*, Description* multiply, const void* alpha_at, void* A, Layout* a,
+                              void* B, Layout* b, const void* beta_at, void* C, Layout* c, void* D,
                               Layout* d, const uint64_t* algorithm, void*, size_t bytes, void*) {
     const bool ta = multiply->transposed[0] == 1;
     const bool tb = multiply->transposed[1] == 1;
@@ -207,7 +219,10 @@ extern "C" int cublasLtMatmul(void*, Description* multiply, const float* alpha, 
     const long n = tb ? b->rows : b->columns;
     const long k_of_b = tb ? b->columns : b->rows;
     // FP32 is computed in FP32 (68) or TF32 (77), 16 bits with sums in FP32.
-    const bool is_known = multiply->compute == 68 || (multiply->compute == 77 && a->type == 0);
+    const int compute = multiply->compute;
+    const bool is_known = compute == 68 || (compute == 77 && a->type == 0) ||
+                          (compute == 72 && a->type == 3 && c->type == 10);
+    const float alpha = factor(alpha_at, compute), beta = factor(beta_at, compute);
     // With an epilogue C may be another matrix than D.
     const bool has_epilogue = c != d;
     if (!is_known || m != c->rows || n != c->columns || k != k_of_b || m != d->rows ||
@@ -221,19 +236,19 @@ extern "C" int cublasLtMatmul(void*, Description* multiply, const float* alpha, 
     const Matrix from = {C, c->type, c->ld, false};
     const Matrix to = {D, d->type, d->ld, false};
     if (!has_epilogue) {
-        return gemm(name.c_str(), m, n, k, *alpha, {A, a->type, a->ld, ta},
-                    {B, b->type, b->ld, tb}, *beta, to);
+        return gemm(name.c_str(), m, n, k, alpha, {A, a->type, a->ld, ta},
+                    {B, b->type, b->ld, tb}, beta, to);
     }
     // Sums in FP32, then a bias for each row and relu, which are the epilogues that it knows.
     std::vector<float> sums(m * n);
     const Matrix sum = {sums.data(), 0, m, false};
-    const int status = gemm(name.c_str(), m, n, k, *alpha, {A, a->type, a->ld, ta},
+    const int status = gemm(name.c_str(), m, n, k, alpha, {A, a->type, a->ld, ta},
                             {B, b->type, b->ld, tb}, 0, sum);
     const Matrix bias = {multiply->bias, d->type, 1, false};
     for (long i = 0; i < m && status == 0 && !is_captured(); ++i) {
         for (long j = 0; j < n; ++j) {
             float value = sum.get(i, j) + (bias.data != nullptr ? bias.get(i, 0) : 0.0f);
-            value += *beta != 0 ? *beta * from.get(i, j) : 0.0f;
+            value += beta != 0 ? beta * from.get(i, j) : 0.0f;
             to.set(i, j, multiply->epilogue == 6 && value < 0 ? 0.0f : value);
         }
     }

@@ -14,7 +14,7 @@ from autogemm.cli.prose import say
 from autogemm.cli.rows import Columns, FlatRow, open_database, print_readable, print_rows_as
 from autogemm.cli.table import print_table
 from autogemm.model.results.outcome import Status
-from autogemm.store import BestQuery, Store
+from autogemm.store import BestQuery, Store, shipped_winners
 from autogemm.support.cells import shown
 from autogemm.support.errors import UsageError
 
@@ -26,6 +26,17 @@ def run_best(query: BestQuery, db: str | None, form: Form) -> None:
     if not rows:
         say("no results match", err=True)
     print_rows_as(rows, db_rows.BEST, db_rows.BEST_TABLE, form, short=db_rows.BEST_SHORT)
+
+
+def run_catalogue(query: BestQuery, form: Form) -> None:
+    """Print the winners that ship."""
+    rows = [db_rows.winner_row(one) for one in shipped_winners(query)]
+    if not rows:
+        say("no winners match", err=True)
+    elif form is Form.TABLE:
+        say("RECORDED: not measured on this machine", err=True)
+    columns, table = db_rows.WINNER, db_rows.WINNER_TABLE
+    print_rows_as(rows, columns, table, form, short=db_rows.WINNER_SHORT)
 
 
 @dataclass(frozen=True, slots=True)

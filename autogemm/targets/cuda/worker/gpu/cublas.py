@@ -128,26 +128,28 @@ class Cublas:
         self._gemm("cublasDgemm_v2", ctypes.c_double, gemm)
 
     def gemm_ex(self, gemm: Gemm, dtype: DType) -> None:
-        """Queue it by GemmEx, with products of the dtype's own kind and sums in FP32."""
+        """Queue it by GemmEx: products of the dtype's own kind, sums in FP32, or in integers."""
         operand, result = (ctypes.c_int(one.cuda_data_type) for one in (dtype.ab, dtype.c))
+        alpha, beta = scalars(gemm, dtype)
         self._call(
             "cublasGemmEx",
             self._handle,
             ctypes.c_int(OP_T if gemm.trans_b else OP_N),
             ctypes.c_int(OP_T if gemm.trans_a else OP_N),
             *(ctypes.c_int(extent) for extent in (gemm.n, gemm.m, gemm.k)),
-            ctypes.byref(ctypes.c_float(gemm.alpha)),
+            ctypes.byref(alpha),
             *(ctypes.c_void_p(gemm.b), operand, ctypes.c_int(gemm.ldb)),
             *(ctypes.c_void_p(gemm.a), operand, ctypes.c_int(gemm.lda)),
-            ctypes.byref(ctypes.c_float(gemm.beta)),
+            ctypes.byref(beta),
             *(ctypes.c_void_p(gemm.c), result, ctypes.c_int(gemm.ldc)),
-            ctypes.c_int(dtype.ab.cublas_compute_type),
+            ctypes.c_int(dtype.cublas_compute_type),
             ctypes.c_int(GEMM_DEFAULT),
         )
 
     def strided_batched_ex(self, gemm: Gemm, dtype: DType) -> None:
         """Queue all products by GemmStridedBatchedEx, otherwise as `gemm_ex` does."""
         operand, result = (ctypes.c_int(one.cuda_data_type) for one in (dtype.ab, dtype.c))
+        alpha, beta = scalars(gemm, dtype)
         b_stride, a_stride, c_stride = (
             ctypes.c_longlong(one) for one in (gemm.stride_b, gemm.stride_a, gemm.stride_c)
         )
@@ -157,13 +159,13 @@ class Cublas:
             ctypes.c_int(OP_T if gemm.trans_b else OP_N),
             ctypes.c_int(OP_T if gemm.trans_a else OP_N),
             *(ctypes.c_int(extent) for extent in (gemm.n, gemm.m, gemm.k)),
-            ctypes.byref(ctypes.c_float(gemm.alpha)),
+            ctypes.byref(alpha),
             *(ctypes.c_void_p(gemm.b), operand, ctypes.c_int(gemm.ldb), b_stride),
             *(ctypes.c_void_p(gemm.a), operand, ctypes.c_int(gemm.lda), a_stride),
-            ctypes.byref(ctypes.c_float(gemm.beta)),
+            ctypes.byref(beta),
             *(ctypes.c_void_p(gemm.c), result, ctypes.c_int(gemm.ldc), c_stride),
             ctypes.c_int(gemm.count),
-            ctypes.c_int(dtype.ab.cublas_compute_type),
+            ctypes.c_int(dtype.cublas_compute_type),
             ctypes.c_int(GEMM_DEFAULT),
         )
 
@@ -226,6 +228,14 @@ class Cublas:
         status = called(*arguments)
         if status != 0:
             raise DeviceError(f"{function} failed with cuBLAS status {status}")
+
+
+def scalars(gemm: Gemm, dtype: DType) -> tuple[ctypes.c_float | ctypes.c_int32, ...]:
+    """Alpha and beta as cuBLAS takes them: integers where C has sums of integers, else floats."""
+    factors = (gemm.alpha, gemm.beta)
+    if dtype.has_exact_sums:
+        return tuple(ctypes.c_int32(int(one)) for one in factors)
+    return tuple(ctypes.c_float(one) for one in factors)
 
 
 def load_library() -> ctypes.CDLL:

@@ -12,10 +12,10 @@ from autogemm.targets.cuda.worker.gpu.cublas import (
     OP_T,
     Gemm,
     loaded_library,
+    scalars,
 )
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 
-CUDA_R_32F = 0
 # Twice what cuBLAS recommends for Hopper: no proposal that splits K is kept out.
 WORKSPACE_BYTES = 64 * 2**20
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
@@ -89,14 +89,15 @@ class CublasLt:
         def queue(gemm: Gemm) -> None:
             if gemm.bias:
                 plan.set_bias(gemm.bias)
+            alpha, beta = scalars(gemm, plan.dtype)
             self._call(
                 "cublasLtMatmul",
                 self._handle,
                 plan.description,
-                ctypes.byref(ctypes.c_float(gemm.alpha)),
+                ctypes.byref(alpha),
                 *(ctypes.c_void_p(gemm.b), a_layout),
                 *(ctypes.c_void_p(gemm.a), b_layout),
-                ctypes.byref(ctypes.c_float(gemm.beta)),
+                ctypes.byref(beta),
                 *(ctypes.c_void_p(gemm.added or gemm.c), c_layout),
                 *(ctypes.c_void_p(gemm.c), d_layout),
                 ctypes.byref(found.algo),
@@ -124,14 +125,15 @@ class _Plan:
         fusion: Fusion | None = None,
     ) -> None:
         self._call = call
-        dtype, layout = problem.dtype, problem.layout
+        self.dtype = dtype = problem.dtype
+        layout = problem.layout
         operand, result = dtype.ab.cuda_data_type, dtype.c.cuda_data_type
         self.description = ctypes.c_void_p()
         call(
             "cublasLtMatmulDescCreate",
             ctypes.byref(self.description),
-            ctypes.c_int(dtype.ab.cublas_compute_type),
-            ctypes.c_int(CUDA_R_32F),
+            ctypes.c_int(dtype.cublas_compute_type),
+            ctypes.c_int(dtype.cublas_scale_type),
         )
         transpositions = ((DESC_TRANSA, layout.trans_b), (DESC_TRANSB, layout.trans_a))
         for attribute, transposed in transpositions:

@@ -17,6 +17,11 @@ __device__ int bytes_of(int type) {
     return type >> 16 & 0xff;
 }
 
+// Integers in two's complement have neither exponent nor fraction.
+__device__ bool is_integer(int type) {
+    return (type >> 25 & 1) != 0;
+}
+
 // Without one the largest exponent is one of numbers, and NaN has all bits set.
 __device__ bool has_infinity(int type) {
     return type >> 24 == 0;
@@ -127,11 +132,23 @@ __device__ void set_bits(void* data, int64 i, int bytes, unsigned bits) {
     }
 }
 
-__device__ float element(const void* data, int64 i, int type) {
-    return float_from_bits(bits_of(data, i, bytes_of(type)), type);
+__device__ double integer_from_bits(unsigned bits, int bytes) {
+    const int unused = 32 - 8 * bytes;
+    return static_cast<int>(bits << unused) >> unused;
 }
 
+// In double, which alone holds integers of 32 bits.
+__device__ double element(const void* data, int64 i, int type) {
+    const unsigned bits = bits_of(data, i, bytes_of(type));
+    return is_integer(type) ? integer_from_bits(bits, bytes_of(type)) : float_from_bits(bits, type);
+}
+
+// Integers are given as what they are.
 __device__ void set_element(void* data, int64 i, int type, float value) {
+    if (is_integer(type)) {
+        set_bits(data, i, bytes_of(type), static_cast<unsigned>(static_cast<int>(value)));
+        return;
+    }
     set_bits(data, i, bytes_of(type), bits_from_float(value, type));
 }
 
@@ -170,10 +187,22 @@ __device__ float normal_real(uint64 bits) {
     return radius * cosf(6.28318531f * static_cast<float>(bits & 0xffffffu) * 0x1p-24f);
 }
 
+// An integer of that many bytes: of 8 bits any, but from 64 to 127 in every eighth row, so that some
+// sums have more bits than floats; of 32 bits up to 2^20, so that sums with it fit in 32 bits.
+__device__ float uniform_integer(uint64 bits, int bytes, int64 row) {
+    const int value = static_cast<int>(bits >> 32 & 0xff);
+    if (bytes == 1) {
+        return static_cast<float>(row % 8 == 0 ? 64 + value % 64 : value - 128);
+    }
+    return static_cast<float>(static_cast<int>(bits >> 43) - (1 << 20));
+}
+
 // What random values are; the numbers of FILL_NUMBERS in inputs.py.
 constexpr int UNIFORM = 0;
 constexpr int INTEGERS = 1;
 constexpr int NORMAL = 2;
+// The standard deviation of integers, so that hardly any is beyond 127.
+constexpr float NORMAL_INTEGERS = 32.0f;
 
 extern "C" __global__ void fill_bits(void* data, int64 count, int bytes, unsigned bits) {
     for (int64 i = first_index(); i < count; i += stride()) {
@@ -186,10 +215,15 @@ extern "C" __global__ void fill_random(void* data, int type, int64 rows, int64 c
                                        uint64 seed, int fill) {
     for (int64 i = first_index(); i < rows * cols; i += stride()) {
         const uint64 bits = mixed(mixed(seed) + static_cast<uint64>(i));
-        const float value = fill == UNIFORM    ? uniform_real(bits)
-                            : fill == INTEGERS ? small_integer(bits)
-                            : fill == NORMAL   ? normal_real(bits)
-                                               : 0.0f;
+        float value = fill == UNIFORM    ? uniform_real(bits)
+                      : fill == INTEGERS ? small_integer(bits)
+                      : fill == NORMAL   ? normal_real(bits)
+                                         : 0.0f;
+        if (is_integer(type) && fill == UNIFORM) {
+            value = uniform_integer(bits, bytes_of(type), i / cols);
+        } else if (is_integer(type) && fill == NORMAL) {
+            value = rintf(fminf(fmaxf(NORMAL_INTEGERS * value, -127.0f), 127.0f));
+        }
         set_element(data, i / cols * ld + i % cols, type, value);
     }
 }
@@ -199,7 +233,7 @@ extern "C" __global__ void scale_elements(void* data, int type, int64 rows, int6
                                           float power) {
     for (int64 i = first_index(); i < rows * cols; i += stride()) {
         const int64 at = i / cols * ld + i % cols;
-        set_element(data, at, type, power * element(data, at, type));
+        set_element(data, at, type, power * static_cast<float>(element(data, at, type)));
     }
 }
 
@@ -226,7 +260,7 @@ __device__ double predicted_square(double of_sum, double scaled, double added) {
 //
 // allowance * sqrt(squares) bounds the rounding error of the dot product (reference.py says
 // where it comes from); 4 roundings more for alpha, beta and their sum, and one of the result where
-// C has fewer bits than a float. `*predicted` is raised by the squares of the errors that FP32 is
+// C has fewer bits than a float. Integers in C are exact. `*predicted` is raised by the squares of the errors that FP32 is
 // expected to make, chain * squares those of the sums (precision.py).
 extern "C" __global__ void finish_tile(const double* product, const double* squares, const void* c0,
                                        int type, double alpha, double beta, double allowance,
@@ -237,7 +271,8 @@ extern "C" __global__ void finish_tile(const double* product, const double* squa
     const double last_roundoff = bytes_of(type) < 4 ? power_of_2(-1 - num_bits) : 0.0;
     // Half the distance of subnormal numbers; of types with the exponents of floats it hardly counts.
     const double smallest_step =
-        has_exponent_of_float(type) ? 0.0 : power_of_2(-bias_of(type) - num_bits);
+        has_exponent_of_float(type) || is_integer(type) ? 0.0 : power_of_2(-bias_of(type) - num_bits);
+    const double scalar_roundoff = is_integer(type) ? 0.0 : 4 * UNIT_ROUNDOFF;
     double mine = 0;
     for (int64 i = first_index(); i < rows * cols; i += stride()) {
         const int64 at = (row0 + i / cols) * N + col0 + i % cols;
@@ -245,7 +280,7 @@ extern "C" __global__ void finish_tile(const double* product, const double* squa
         const double added = c0 != nullptr ? beta * element(c0, at, type) : 0.0;
         reference[at] = scaled + added;
         const double dot_error = fabs(alpha) * allowance * sqrt(squares[i]);
-        const double scalar_error = 4 * UNIT_ROUNDOFF * (fabs(scaled) + fabs(added));
+        const double scalar_error = scalar_roundoff * (fabs(scaled) + fabs(added));
         const double error = dot_error + scalar_error;
         const double last_error = last_roundoff * (fabs(scaled + added) + error) + smallest_step;
         // Rounded up to float; the smallest normal number covers results that underflow.
@@ -263,7 +298,7 @@ extern "C" __global__ void finish_exact_tile(const double* product, const void* 
         const int64 at = (row0 + i / cols) * N + col0 + i % cols;
         const double added = c0 != nullptr ? beta * element(c0, at, type) : 0.0;
         const float value = static_cast<float>(alpha * product[i] + added);
-        exact[at] = float_from_bits(bits_from_float(value, type), type);
+        exact[at] = is_integer(type) ? value : float_from_bits(bits_from_float(value, type), type);
     }
 }
 
@@ -353,6 +388,9 @@ __device__ void write_fields(double* mine, double* fields) {
 // from the expected one.
 __device__ bool is_beyond_type(double value, double expected, double allowed, int type) {
     const double infinity = __longlong_as_double(0x7ff0000000000000ll);
+    if (is_integer(type)) {
+        return false;
+    }
     const double beyond =
         ldexp(1.0, bias_of(type) + 1) - ldexp(1.0, bias_of(type) - 1 - fraction_bits(type));
     return (value == infinity && expected + allowed >= beyond) ||

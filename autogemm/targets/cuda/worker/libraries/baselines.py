@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from autogemm.model.dtypes import Element
+from autogemm.model.dtypes import DType, Element
 from autogemm.model.fusion import fusion_of
 from autogemm.model.groups import NONE as NO_GROUPS
 from autogemm.model.problem import Problem
@@ -115,6 +115,12 @@ def near_calls(known: KnownCalls | None, prepared: PreparedProblem, cublas: Cubl
 
     ``known`` is what a former worker found. Raises DeviceError where no call is right.
     """
+    dtype = prepared.problem.dtype
+    if dtype.ab.is_integer and not dtype.has_gemm_ex:
+        raise DeviceError(
+            f"cuBLAS makes no {dtype.c} of {dtype.ab}, so that there is nothing to compare with: "
+            f"use {DType.I8} or {DType.I8_F32}"
+        )
     library = _Library(prepared, cublas)
     if known is not None and known.problem == prepared.problem:
         return _as_before(prepared, library, known)
@@ -176,7 +182,7 @@ class _Library:
             return self._calls_of_groups()
         dtype = self._prepared_problem.problem.dtype
         gemm_ex = self._named("cuBLAS GemmEx", partial(self._cublas.gemm_ex, dtype=dtype))
-        plain = [gemm_ex] if dtype.ab.has_gemm_ex else []
+        plain = [gemm_ex] if dtype.has_gemm_ex else []
         if dtype.has_fp32_products:
             plain = [self._named("cuBLAS SGEMM", self._cublas.sgemm), gemm_ex]
         return [*self._fused_proposals(), *plain, *self.proposals(ANY_REDUCTION)]
@@ -190,7 +196,7 @@ class _Library:
         if dtype.has_fp32_products:
             ones.append(("cuBLAS SGEMM", cublas.sgemm))
         plain = []
-        if dtype.ab.has_gemm_ex:
+        if dtype.has_gemm_ex:
             plain = [self._named("cuBLAS GemmStridedBatchedEx", batched)]
             ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
         with suppress(DeviceError):
@@ -214,11 +220,11 @@ class _Library:
         ones: list[tuple[str, Callable[[Gemm], None]]] = []
         if dtype.has_fp32_products:
             ones.append(("cuBLAS SGEMM", cublas.sgemm))
-        if dtype.ab.has_gemm_ex:
+        if dtype.has_gemm_ex:
             ones.append(("cuBLAS GemmEx", partial(cublas.gemm_ex, dtype=dtype)))
         ones += self._proposals_of_groups()
         at_once = []
-        if dtype.ab.has_gemm_ex:
+        if dtype.has_gemm_ex and not dtype.ab.is_integer:
             call = grouped(prepared.gpu, cublas, dtype, prepared.problem.groups.count)
             at_once = [self._named("cuBLAS GemmGroupedBatchedEx", call)]
         return [

@@ -21,7 +21,7 @@ GUARD = 1024
 # Where matrices begin, as large allocations of users do. It matters: 4 KiB further on, cuBLAS was
 # 2.5 % slower at 4096x256x1024 on an H100 and the kernels were not.
 ALIGNMENT_BYTES = 2 * 2**20
-# All bits set: NaN in every element type.
+# All bits set: NaN in every element type, -1 of integers.
 NAN_BITS = 0xFFFFFFFF
 # As fill_random() of verify.cu knows them.
 FILL_NUMBERS = {Fill.UNIFORM: 0, Fill.INTEGERS: 1, Fill.NORMAL: 2, Fill.ZEROS: 3}
@@ -130,7 +130,7 @@ class InputSet:
     sum is exact in float32, whatever the order of summation: at most 9 K < 2^24 up to K = 1.8
     million, and beyond that far (over 70 standard deviations) below it because the signs are
     random. Scalars that would spoil that are replaced. With an epilogue A is smaller by a power of
-    2, so that sums are about 1 (`autogemm.model.epilogue.sum_exponent`).
+    2, so that sums are about 1 (`autogemm.model.epilogue.sum_exponent`), unless A holds integers.
     """
 
     def __init__(self, gpu: Gpu, problem: Problem, seed: int, fill: Fill) -> None:
@@ -140,9 +140,11 @@ class InputSet:
         self._seed = seed
         alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
         is_plain = problem.epilogue.is_plain
-        self.alpha = exact_scalar(alpha, 2.0) if integers and is_plain else alpha
-        self.beta = exact_scalar(beta, 0.5) if integers and is_plain else beta
-        self._shift = -sum_exponent(problem.k) if integers and not is_plain else 0
+        replaces = integers and is_plain
+        self.alpha = exact_scalar(alpha, 2.0) if replaces else alpha
+        self.beta = exact_scalar(beta, 0.5) if replaces else beta
+        scales = integers and not is_plain and not problem.dtype.ab.is_integer
+        self._shift = -sum_exponent(problem.k) if scales else 0
         dtype, shape = problem.dtype, (problem.m, problem.n)
         counts = zip(problem.num_matrices, problem.batch_rows, strict=True)
         of_a, of_b, self._of_c = (Stacking(*one) for one in counts)

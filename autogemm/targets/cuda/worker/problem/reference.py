@@ -26,6 +26,9 @@ The sums of 8-bit floats have 13 bits of fraction in place of 23, and 32 product
 (`Element.accum_fraction_bits`; decision 0090 has the sources). The bound is that of a kernel that
 never adds them to sums in FP32; ``--max-error`` asks for more.
 
+Sums of 8-bit integers are exact. In a C of floats one is rounded to FP32 at the end, by at most
+u |sum| <= u sqrt(K) sqrt(sum_k (a_k b_k)^2); in a C of 32-bit integers nothing is.
+
 A and B hold numbers of their element type, so that their rounding is no error of the kernel's; C of
 16 bits is rounded once more. Decision 0022 has what this bound lets pass, and what not.
 """
@@ -303,6 +306,9 @@ def rounding_allowance(problem: Problem, num_products: int | None = None) -> flo
         in_chain = num_products or problem.k
         return lambda_squared * Element.F32.unit_roundoff * math.sqrt(in_chain)
     element = problem.dtype.ab
+    if element.is_integer:
+        exact = problem.dtype.has_exact_sums
+        return 0.0 if exact else Element.F32.unit_roundoff * math.sqrt(problem.k)
     truncation = 2.0**-element.accum_fraction_bits * math.sqrt(lambda_squared)
     per_step = element.products_per_step
     at_random = math.sqrt(lambda_squared * (1 + 1 / per_step) * problem.k)

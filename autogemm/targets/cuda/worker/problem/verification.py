@@ -117,7 +117,9 @@ class Result:
         self.address = aligned_address(int(self._buffer.ptr), self._element)
 
     def reset(self, inputs: InputSet) -> None:
-        """C as it is before a launch: the inputs' C, or NaN where a kernel must not read it."""
+        """C as it is before a launch: the inputs' C, or NaN where a kernel must not read it, in
+        place of which integers have canaries.
+        """
         self._gpu.run_helper(
             "reset_result",
             self._total,
@@ -125,7 +127,7 @@ class Result:
             np.int32(self._element.size_bytes),
             *self._geometry,
             pointer(inputs.c0_address if self._reads_c else 0),
-            np.uint32(NAN_BITS),
+            np.uint32(self._element.canary_bits if self._element.is_integer else NAN_BITS),
             np.uint32(self._element.canary_bits),
         )
 

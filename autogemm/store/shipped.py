@@ -1,0 +1,103 @@
+"""The catalogue of winners as rows of a database: recorded, and of no run."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from autogemm.catalogue.gpus import find_device
+from autogemm.catalogue.winners import TimedKernel, Winner, winners
+from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import CacheState, Environment, Finals, FinalsEntry, Provenance
+from autogemm.model.results.stored import TimedText
+from autogemm.store.tables.records import BestQuery, DecidedRow, RunSpec
+
+EVERYTHING = BestQuery()
+# Numbers of runs begin at 1.
+NO_RUN = 0
+_TEXTS = {
+    TimedText.THIS: "",
+    TimedText.EARLIER: ", as an earlier text",
+    TimedText.UNKNOWN: ", of a text that was not kept",
+}
+
+
+def shipped_winners(query: BestQuery) -> list[Winner]:
+    """The catalogue's entries that match, in its order; they are of no run, and recorded.
+
+    Raises ExchangeError for a broken file.
+    """
+    if query.run_id is not None or query.provenance is Provenance.MEASURED:
+        return []
+    return [
+        one
+        for one in winners()
+        if query.is_about(one.problem, one.config.family)
+        and (query.gpu or "").casefold() in one.gpu.casefold()
+        and all(getattr(_environment(one), name).startswith(text) for name, text in query.versions)
+    ]
+
+
+def shipped_rows(
+    families: Collection[str],
+    arch: int | None = None,
+    query: BestQuery = EVERYTHING,
+    *,
+    same_text: bool = False,
+) -> list[DecidedRow]:
+    """The catalogue's entries whose winner is of these families, one for each GPU and problem:
+    where there are several, of warm caches rather than of others, then the one furthest ahead of
+    its baseline. ``arch`` is a compute capability (90): GPUs of another major one are left out.
+    With ``same_text`` only entries count whose text is the one that is emitted today.
+
+    Raises ExchangeError for a broken file.
+    """
+    chosen: dict[tuple[str, Problem], Winner] = {}
+    for one in shipped_winners(query):
+        if one.config.family not in families or (same_text and one.text is not TimedText.THIS):
+            continue
+        place = (one.gpu, one.problem)
+        if place not in chosen or _rank(one) > _rank(chosen[place]):
+            chosen[place] = one
+    rows = map(_row, chosen.values())
+    return [row for row in rows if arch is None or row.spec.device.arch // 10 == arch // 10]
+
+
+def _rank(one: Winner) -> tuple[bool, float]:
+    return (one.l2 is CacheState.WARM, one.kernels[0].ratio)
+
+
+def _row(one: Winner) -> DecidedRow:
+    spec = RunSpec(
+        problem=one.problem,
+        device=find_device(one.gpu),
+        environment=_environment(one),
+        families=tuple({kernel.config.family: None for kernel in one.kernels}),
+        family_sha256="",
+        fix=(),
+        sampler="",
+        seed=0,
+        provenance=Provenance.RECORDED,
+        command=one.command,
+        l2=one.l2,
+        max_error=one.max_error,
+    )
+    winner, *others = (_entry(kernel) for kernel in one.kernels)
+    entries = (replace(winner, kernel_sha256=one.kernel_sha256), *others)
+    baseline = FinalsEntry(
+        one.baseline, None, "", (one.baseline_us,), *(1.0,) * 3, tied=False, verification=None
+    )
+    finals = Finals(entries, baseline, one.rounds, Provenance.RECORDED)
+    day = datetime.fromisoformat(one.date).replace(tzinfo=UTC)
+    origin = f"the catalogue, {one.date}{_TEXTS[one.text]}"
+    return DecidedRow(NO_RUN, spec, finals, day, origin)
+
+
+def _environment(one: Winner) -> Environment:
+    return Environment(driver=one.driver, compiler=one.compiler, cublas=one.cublas)
+
+
+def _entry(kernel: TimedKernel) -> FinalsEntry:
+    ratios = (kernel.ratio, kernel.ratio_low, kernel.ratio_high)
+    return FinalsEntry(
+        str(kernel.config), kernel.config, "", (kernel.time_us,), *ratios, tied=False
+    )

@@ -1,0 +1,372 @@
+// autogemm, family gemm_mma: BM=128 BN=64 BK=32 WM=64 WN=32 STAGES=1 REG_STAGES=1 SWIZZLE=1 MMA_K=8
+// GROUP_M=8 MIN_BLOCKS=1
+
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
+// A and B f16, C f16, accumulators FP32.
+// Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
+//
+// Valid for:
+//   M: any, N: any, K: any
+//   A: any leading dimension; accessed element by element
+//   B: any leading dimension; accessed element by element
+//   C: any leading dimension; accessed element by element
+
+// The bits of a f16.
+using Element = unsigned short;
+using Result = unsigned short;
+
+// Tile of C owned by one thread block, depth of one k tile, tile owned by one warp.
+constexpr int BM = 128;
+constexpr int BN = 64;
+constexpr int BK = 32;
+constexpr int WM = 64;
+constexpr int WN = 32;
+constexpr int WARPS_N = BN / WN;
+constexpr int THREADS = 32 * (BM / WM) * WARPS_N;
+
+// Tensor cores multiply tiles of 16 x 8.
+constexpr int TILES_M = WM / 16;
+// Those of the first columns of the product, behind them as many of the second columns.
+constexpr int TILES_N = 2 * (WN / 8);
+
+// Elements move in vectors of 16 bytes; one load of fragments takes two vectors along k.
+constexpr int VECTOR = 16 / (int)sizeof(Element);
+constexpr int STEP = 2 * VECTOR;
+constexpr int STEPS = BK / STEP;
+
+// K tiles lie in shared memory as they are stored: rows of vectors, PITCH vectors apart.
+constexpr int ROWS_A = BM;
+constexpr int ROWS_B = BK;
+constexpr int VECTORS_A = BK / VECTOR;
+constexpr int VECTORS_B = BN / VECTOR;
+constexpr int PITCH_A = VECTORS_A;
+constexpr int PITCH_B = VECTORS_B;
+constexpr int K_TILE_A = ROWS_A * PITCH_A * VECTOR;
+// Two k tiles of B, of the first columns and of the second ones; half of the threads copy each.
+constexpr int K_TILE_B = ROWS_B * PITCH_B * VECTOR;
+constexpr int COPIERS_B = THREADS / 2;
+static_assert(THREADS % VECTORS_A == 0 && COPIERS_B % VECTORS_B == 0, "a pass copies whole rows");
+static_assert(ROWS_A * VECTORS_A % THREADS == 0 && ROWS_B * VECTORS_B % COPIERS_B == 0,
+              "whole passes cover a k tile");
+// Vectors of a k tile that one thread carries from global to shared memory.
+constexpr int LOADS_A = ROWS_A * VECTORS_A / THREADS;
+constexpr int LOADS_B = ROWS_B * VECTORS_B / COPIERS_B;
+
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// d += a * b on tensor cores: a is 16 x 16, b 16 x 8, d 16 x 8, as the lanes of a warp hold them
+// (PTX ISA, mma.m16n8k8): two instructions, half of the depth each.
+__device__ __forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
+                                                 const unsigned (&b)[2]) {
+    #pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        asm volatile(
+            "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+            "{ %0, %1, %2, %3 }, { %4, %5 }, { %6 }, { %0, %1, %2, %3 };"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+            : "r"(a[2 * half]), "r"(a[2 * half + 1]), "r"(b[half]));
+    }
+}
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory; lane i has the address of a row, and
+// gets two neighbours of row i / 4 of each.
+__device__ __forceinline__ void load_matrices(unsigned (&to)[4], const void* row) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address));
+}
+
+__device__ __forceinline__ void load_matrices(unsigned (&first)[2], unsigned (&second)[2],
+                                              const void* row) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
+                 : "r"(address));
+}
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory; lane i has the address of a row, and
+// gets two neighbours of row i / 4 of each transposed matrix.
+__device__ __forceinline__ void load_transposed(unsigned (&to)[4], const void* row) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address));
+}
+
+__device__ __forceinline__ void load_transposed(unsigned (&first)[2], unsigned (&second)[2],
+                                                const void* row) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
+                 : "r"(address));
+}
+
+__device__ __forceinline__ float float_from_f16(unsigned short bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+
+// Rounded to nearest.
+__device__ __forceinline__ unsigned short f16_from_float(float value) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// Where a vector of A's k tile lies, swizzled by row so that joint reads meet different banks.
+__device__ __forceinline__ int place_a(int row, int vector) {
+    return (row * PITCH_A + (vector ^ (row / 2 % 4))) * VECTOR;
+}
+
+// Loads a vector of A from global memory; elements past the edges become zero.
+__device__ __forceinline__ uint4 load_vector_a(const Element* from, int num_valid) {
+    __align__(16) Element elements[VECTOR];
+    #pragma unroll
+    for (int i = 0; i < VECTOR; ++i) {
+        elements[i] = i < num_valid ? from[i] : Element(0);
+    }
+    return *reinterpret_cast<const uint4*>(elements);
+}
+
+// Loads this thread's vectors of a k tile of A from global memory; elements past the edges become
+// zero.
+__device__ __forceinline__ void load_k_tile_a(uint4 (&vectors)[LOADS_A], const Element* a, int lda,
+                                              int m_left, int k_left) {
+    #pragma unroll
+    for (int pass = 0; pass < ROWS_A; pass += THREADS / VECTORS_A) {
+        const Element* const from = a + (long long)pass * lda;
+        const int num_valid = pass < m_left ? min(max(k_left, 0), VECTOR) : 0;
+        vectors[pass / (THREADS / VECTORS_A)] = load_vector_a(from, num_valid);
+    }
+}
+
+__device__ __forceinline__ void store_k_tile_a(Element* shared, const uint4 (&vectors)[LOADS_A]) {
+    #pragma unroll
+    for (int pass = 0; pass < ROWS_A; pass += THREADS / VECTORS_A) {
+        Element* const to =
+            shared + place_a((int)threadIdx.x / VECTORS_A + pass, (int)threadIdx.x % VECTORS_A);
+        *reinterpret_cast<uint4*>(to) = vectors[pass / (THREADS / VECTORS_A)];
+    }
+}
+
+// Where a vector of B's k tile lies, swizzled by row so that joint reads meet different banks.
+__device__ __forceinline__ int place_b(int row, int vector) {
+    return (row * PITCH_B + (vector ^ (row % 8))) * VECTOR;
+}
+
+// Loads a vector of B from global memory; elements past the edges become zero.
+__device__ __forceinline__ uint4 load_vector_b(const Element* from, int num_valid) {
+    __align__(16) Element elements[VECTOR];
+    #pragma unroll
+    for (int i = 0; i < VECTOR; ++i) {
+        elements[i] = i < num_valid ? from[i] : Element(0);
+    }
+    return *reinterpret_cast<const uint4*>(elements);
+}
+
+// Loads this thread's vectors of a k tile of B from global memory; elements past the edges become
+// zero.
+__device__ __forceinline__ void load_k_tile_b(uint4 (&vectors)[LOADS_B], const Element* b, int ldb,
+                                              int n_left, int k_left) {
+    #pragma unroll
+    for (int pass = 0; pass < ROWS_B; pass += COPIERS_B / VECTORS_B) {
+        const Element* const from = b + (long long)pass * ldb;
+        const int num_valid = pass < k_left ? min(max(n_left, 0), VECTOR) : 0;
+        vectors[pass / (COPIERS_B / VECTORS_B)] = load_vector_b(from, num_valid);
+    }
+}
+
+__device__ __forceinline__ void store_k_tile_b(Element* shared, const uint4 (&vectors)[LOADS_B]) {
+    // Half of the threads copy the k tile of the first columns, the others that of the second.
+    const int thread = (int)threadIdx.x % COPIERS_B;
+    shared += (int)threadIdx.x / COPIERS_B * K_TILE_B;
+    #pragma unroll
+    for (int pass = 0; pass < ROWS_B; pass += COPIERS_B / VECTORS_B) {
+        Element* const to = shared + place_b(thread / VECTORS_B + pass, thread % VECTORS_B);
+        *reinterpret_cast<uint4*>(to) = vectors[pass / (COPIERS_B / VECTORS_B)];
+    }
+}
+
+// A lane's registers with what a warp reads of a k tile, STEP deep, as tensor cores take it.
+struct Fragments {
+    unsigned a[TILES_M][4];
+    unsigned b[TILES_N][2];
+};
+
+__device__ __forceinline__ void load_fragments(const Element* k_tile_a, const Element* k_tile_b,
+                                               int step, Fragments& fragments) {
+    const int lane = (int)threadIdx.x % 32;
+    const int warp_m = (int)threadIdx.x / 32 / WARPS_N * WM;
+    const int warp_n = (int)threadIdx.x / 32 % WARPS_N * WN;
+    #pragma unroll
+    for (int i = 0; i < TILES_M; ++i) {
+        const int m = warp_m + i * 16 + lane % 16;
+        load_matrices(fragments.a[i], k_tile_a + place_a(m, step * 2 + lane / 16));
+    }
+    #pragma unroll
+    for (int j = 0; j < TILES_N; j += 2) {
+        // Second columns stand in a k tile of their own, where first ones stand in theirs.
+        const int column = warp_n + j % (TILES_N / 2) * 8;
+        const Element* const from = k_tile_b + j / (TILES_N / 2) * K_TILE_B;
+        const int k = step * STEP + lane % 16;
+        const int vector = column / VECTOR + lane / 16;
+        load_transposed(fragments.b[j], fragments.b[j + 1], from + place_b(k, vector));
+    }
+}
+
+// accum += the product of two fragments.
+__device__ __forceinline__ void multiply_fragments(const Fragments& fragments,
+                                                   float (&accum)[TILES_M][TILES_N][4]) {
+    #pragma unroll
+    for (int i = 0; i < TILES_M; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TILES_N; ++j) {
+            mma_f16_k8_twice(accum[i][j], fragments.a[i], fragments.b[j]);
+        }
+    }
+}
+
+// A tile of C: its first row and column, where it and its operands begin, and what is left of C.
+struct Tile {
+    int m0, n0;
+    const Element *A, *B;
+    Result* C;
+    // Elements from a first column of the product, as B holds it, to the second one.
+    long long to_second;
+    int rows;
+    int columns;
+};
+
+// accum += op(A) * op(B).
+__device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile, int lda, int ldb,
+                                              int K, float (&accum)[TILES_M][TILES_N][4]) {
+    // What this thread copies first of each k tile; the pointers advance from k tile to k tile.
+    const int row_a = (int)threadIdx.x / VECTORS_A;
+    const int row_b = (int)threadIdx.x % COPIERS_B / VECTORS_B;
+    const int column_a = (int)threadIdx.x % VECTORS_A * VECTOR;
+    const int column_b = (int)threadIdx.x % VECTORS_B * VECTOR;
+    const Element* A = tile.A + (long long)row_a * lda + column_a;
+    const Element* B = tile.B + (long long)row_b * ldb + column_b;
+    B += (int)threadIdx.x / COPIERS_B * tile.to_second;
+    constexpr int advance_a = BK;
+    const long long advance_b = (long long)BK * ldb;
+    const int m_left = tile.rows - row_a;
+    const int n_left = tile.columns - column_b;
+    const int copy_ka = column_a;
+    const int copy_kb = row_b;
+    int k0 = 0;
+    const int num_k_tiles = (K + BK - 1) / BK;
+    uint4 vectors_a[LOADS_A];
+    uint4 vectors_b[LOADS_B];
+    load_k_tile_a(vectors_a, A, lda, m_left, K - k0 - copy_ka);
+    load_k_tile_b(vectors_b, B, ldb, n_left, K - k0 - copy_kb);
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+        // Store, once all warps have left the k tile before.
+        __syncthreads();
+        store_k_tile_a(shared, vectors_a);
+        store_k_tile_b(shared + K_TILE_A, vectors_b);
+        __syncthreads();
+        // Load the next k tile into registers; it arrives while this one is multiplied.
+        if (k_tile + 1 < num_k_tiles) {
+            A += advance_a;
+            B += advance_b;
+            k0 += BK;
+            load_k_tile_a(vectors_a, A, lda, m_left, K - k0 - copy_ka);
+            load_k_tile_b(vectors_b, B, ldb, n_left, K - k0 - copy_kb);
+        }
+        // Compute.
+        #pragma unroll
+        for (int step = 0; step < STEPS; ++step) {
+            Fragments fragments;
+            load_fragments(shared, shared + K_TILE_A, step, fragments);
+            multiply_fragments(fragments, accum);
+        }
+    }
+}
+
+__device__ __forceinline__ float silu(float x) {
+    return __fdividef(x, 1.0f + __expf(-x));
+}
+
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    __device__ __forceinline__ bool reads_c() const {
+        return true;
+    }
+};
+
+// C[m][n] = silu(acc[n]) * acc[n + N] + c[m, n]
+// accum and second are elements of two columns of the product.
+__device__ __forceinline__ float epilogue(float accum, float second, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return silu(accum) * second + old_c;
+}
+
+// Writes one element of C.
+__device__ __forceinline__ void store_one(Result* c, float accum, float second, int m, int n,
+                                          const Epilogue& with) {
+    const float old_c = with.reads_c() ? float_from_f16(*c) : 0.0f;
+    *c = f16_from_float(epilogue(accum, second, old_c, m, n, with));
+}
+
+// Writes the tile of C: of each tile of 16 x 8 a lane has two neighbours in two rows.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const Epilogue& with,
+                                           const float (&accum)[TILES_M][TILES_N][4]) {
+    const int lane = (int)threadIdx.x % 32;
+    const int lane_m = (int)threadIdx.x / 32 / WARPS_N * WM + lane / 4;
+    const int lane_n = (int)threadIdx.x / 32 % WARPS_N * WN + lane % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < 2 * TILES_M; ++i) {
+        const int m = lane_m + i * 8;
+        if (m >= tile.rows) {
+            continue;
+        }
+        #pragma unroll
+        for (int j = 0; j < TILES_N / 2; ++j) {
+            const int n = lane_n + j * 8;
+            Result* const c = tile.C + (long long)m * ldc + n;
+            const float* const two = &accum[i / 2][j][i % 2 * 2];
+            const float* const second = &accum[i / 2][j + TILES_N / 2][i % 2 * 2];
+            #pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                if (n + e < tile.columns) {
+                    store_one(c + e, two[e], second[e], tile.m0 + m, tile.n0 + n + e, with);
+                }
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const Element* __restrict__ A, int lda,
+                const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C,
+                int ldc) {
+    extern __shared__ __align__(128) Element shared[];
+    const int blocks_n = (N + BN - 1) / BN;
+    const int index = (int)blockIdx.x;
+    // Where the tile is: down GROUP_M rows of tiles, then one column on, so that the blocks in
+    // flight share rows of A and columns of B in L2.
+    constexpr int GROUP_M = 8;
+    const int blocks_m = (M + BM - 1) / BM;
+    const int first_m = index / (GROUP_M * blocks_n) * GROUP_M;
+    const int rows = min(GROUP_M, blocks_m - first_m);
+    const int in_group = index % (GROUP_M * blocks_n);
+    const int m0 = (first_m + in_group % rows) * BM;
+    const int n0 = in_group / rows * BN;
+    Tile tile;
+    tile.m0 = m0;
+    tile.n0 = n0;
+    tile.A = A + (long long)m0 * lda;
+    tile.B = B + n0;
+    tile.to_second = N;
+    tile.C = C + (long long)m0 * ldc + n0;
+    tile.rows = M - m0;
+    tile.columns = N - n0;
+    const Epilogue with = {};
+    float accum[TILES_M][TILES_N][4] = {};
+    multiply_tile(shared, tile, lda, ldb, K, accum);
+    store_tile(tile, ldc, with, accum);
+}

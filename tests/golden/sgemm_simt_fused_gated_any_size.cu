@@ -1,0 +1,529 @@
+// autogemm, family sgemm_simt: BM=64 BN=64 BK=8 WM=32 WN=32 TM=8 TN=4 SLICE_K=2 SLICES=separate
+// SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=4 PAD_B=4 VEC_LOAD=1 VEC_STORE=1 STAGES=2 REG_STAGES=2 HANDOVER=5
+// POINTERS=held CHAIN_K=128 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=inward PACK=0
+// LANE_MAP=rows
+
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
+//
+// Valid for:
+//   M: BM or more, N: BN or more, K: any
+//   A: any leading dimension; accessed float by float
+//   B: any leading dimension; accessed float by float
+//   C: any leading dimension; accessed float by float
+
+// Tile of C owned by one thread block, and the depth of one shared-memory k_tile.
+constexpr int BM = 64;
+constexpr int BN = 64;
+constexpr int BK = 8;
+
+// Tile of C owned by one warp, and by one thread.
+constexpr int WM = 32;
+constexpr int WN = 32;
+constexpr int TM = 8;
+constexpr int TN = 4;
+// Columns of the product that a thread multiplies: TN first ones, then the second ones of each.
+constexpr int TN_BOTH = 2 * TN;
+
+// Groups of warps that share the block tile: each has a range of k, stages and a barrier of its
+// own.
+constexpr int SLICE_K = 2;
+
+// Warps across the block tile, lanes across the warp tile.
+constexpr int WARPS_N = BN / WN;
+constexpr int SLICE_THREADS = 32 * (BM / WM) * WARPS_N;
+constexpr int THREADS = SLICE_THREADS * SLICE_K;
+constexpr int LANES_M = WM / TM;
+constexpr int LANES_N = WN / TN;
+static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
+
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
+constexpr int VEC_M = 4;
+constexpr int VEC_N = 4;
+using VectorM = float4;
+using VectorN = float4;
+
+// A k_tile of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
+constexpr int STRIDE_A = BM + 4;
+constexpr int STRIDE_B = BN + 4;
+constexpr int K_TILE_A = BK * STRIDE_A;
+// There are two k_tiles of B, of the first columns and of the second ones.
+constexpr int K_TILE_B = BK * STRIDE_B;
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
+
+// Two stages of shared memory: one being read, one being stored.
+constexpr int STAGE = K_TILE_A + 2 * K_TILE_B;
+
+// The k within a k_tile at which the next one is stored.
+constexpr int HANDOVER = BK * 5 / 8;
+
+// Products that are added up one after the other before their sum goes behind the stages.
+constexpr int CHAIN_K = 128;
+constexpr int CHAIN_K_TILES = CHAIN_K / BK;
+static_assert(CHAIN_K % BK == 0, "a chain is a whole number of k_tiles");
+// Floats of all stages.
+constexpr int PIPELINE = SLICE_K * 2 * STAGE;
+
+// Floats per access to global memory. The threads of a slice stand LANES side by side along a
+// stored row, and cover ROWS stored rows in one pass.
+constexpr int VEC_A = 1;
+constexpr int VEC_B = 1;
+constexpr int VEC_C = 1;
+constexpr int LANES_A = 8;
+constexpr int LANES_B = 8;
+// Half of them copy each of the two k_tiles of B.
+constexpr int COPIERS_B = SLICE_THREADS / 2;
+constexpr int ROWS_A = SLICE_THREADS / LANES_A;
+constexpr int ROWS_B = COPIERS_B / LANES_B;
+static_assert(BM % ROWS_A == 0 && BN % ROWS_B == 0, "whole passes cover a k_tile");
+// Floats of a k_tile that one thread carries from global to shared memory.
+constexpr int CARRIED_A = BM * BK / SLICE_THREADS;
+constexpr int CARRIED_B = BN * BK / COPIERS_B;
+using VectorA = float;
+using VectorB = float;
+using VectorC = float;
+
+__device__ __forceinline__ void unpack(float from, float* to) {
+    to[0] = from;
+}
+
+__device__ __forceinline__ void pack(const float* from, float& to) {
+    to = from[0];
+}
+
+__device__ __forceinline__ void unpack(float4 from, float* to) {
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+    to[3] = from.w;
+}
+
+__device__ __forceinline__ void pack(const float* from, float4& to) {
+    to = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// A barrier for num_threads of the block, a multiple of 32. Numbers go from 1 to 15.
+__device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
+}
+
+// Counts this thread as arrived without waiting for the others.
+__device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
+    asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
+}
+
+// Returns the same pointer to shared memory, held in a register: accesses at constant distances
+// from it need no arithmetic. Otherwise the compiler computes the address again for many of them.
+__device__ __forceinline__ float* in_register(const float* shared) {
+    unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("" : "+r"(address));
+    return reinterpret_cast<float*>(__cvta_shared_to_generic(address));
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// Loads the floats of this thread from the k_tile of op(A).
+// `a` points to what it loads first.
+__device__ __forceinline__ void load_k_tile_a(float* regs, const float* a, int lda) {
+    #pragma unroll
+    for (int m = 0; m < BM; m += ROWS_A) {
+        #pragma unroll
+        for (int k = 0; k < BK; k += LANES_A * VEC_A) {
+            const float* source = a + (long long)m * lda + k;
+            unpack(*reinterpret_cast<const VectorA*>(source), regs);
+            regs += VEC_A;
+        }
+    }
+}
+
+// Stores what load_k_tile_a loaded to shared memory, transposed.
+__device__ __forceinline__ void store_k_tile_a(float* shared, const float* regs) {
+    #pragma unroll
+    for (int m = 0; m < BM; m += ROWS_A) {
+        #pragma unroll
+        for (int k = 0; k < BK; k += LANES_A * VEC_A) {
+            #pragma unroll
+            for (int i = 0; i < VEC_A; ++i) {
+                shared[(k + i) * STRIDE_A + m] = regs[i];
+            }
+            regs += VEC_A;
+        }
+    }
+}
+
+// Loads the floats of this thread from the k_tile of op(B).
+// `b` points to what it loads first.
+__device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int ldb) {
+    #pragma unroll
+    for (int n = 0; n < BN; n += ROWS_B) {
+        #pragma unroll
+        for (int k = 0; k < BK; k += LANES_B * VEC_B) {
+            const float* source = b + (long long)n * ldb + k;
+            unpack(*reinterpret_cast<const VectorB*>(source), regs);
+            regs += VEC_B;
+        }
+    }
+}
+
+// Stores what load_k_tile_b loaded to shared memory, transposed.
+__device__ __forceinline__ void store_k_tile_b(float* shared, const float* regs) {
+    #pragma unroll
+    for (int n = 0; n < BN; n += ROWS_B) {
+        #pragma unroll
+        for (int k = 0; k < BK; k += LANES_B * VEC_B) {
+            #pragma unroll
+            for (int i = 0; i < VEC_B; ++i) {
+                shared[(k + i) * STRIDE_B + n] = regs[i];
+            }
+            regs += VEC_B;
+        }
+    }
+}
+
+// Loads the floats of this thread from the k_tile of op(A); past the edges comes zero.
+// `a` points to what it loads first.
+__device__ __forceinline__ void load_first_k_tile_a(float* regs, const float* a, int lda,
+                                                    int k_left) {
+    #pragma unroll
+    for (int m = 0; m < BM; m += ROWS_A) {
+        #pragma unroll
+        for (int k = 0; k < BK; k += LANES_A * VEC_A) {
+            const float* source = a + (long long)m * lda + k;
+            const int num_valid = k_left - k;
+            if (num_valid >= VEC_A) {
+                unpack(*reinterpret_cast<const VectorA*>(source), regs);
+            } else {
+                #pragma unroll
+                for (int i = 0; i < VEC_A; ++i) {
+                    regs[i] = i < num_valid ? source[i] : 0.0f;
+                }
+            }
+            regs += VEC_A;
+        }
+    }
+}
+
+// Loads the floats of this thread from the k_tile of op(B); past the edges comes zero.
+// `b` points to what it loads first.
+__device__ __forceinline__ void load_first_k_tile_b(float* regs, const float* b, int ldb,
+                                                    int k_left) {
+    #pragma unroll
+    for (int n = 0; n < BN; n += ROWS_B) {
+        #pragma unroll
+        for (int k = 0; k < BK; k += LANES_B * VEC_B) {
+            const float* source = b + (long long)n * ldb + k;
+            const int num_valid = k_left - k;
+            if (num_valid >= VEC_B) {
+                unpack(*reinterpret_cast<const VectorB*>(source), regs);
+            } else {
+                #pragma unroll
+                for (int i = 0; i < VEC_B; ++i) {
+                    regs[i] = i < num_valid ? source[i] : 0.0f;
+                }
+            }
+            regs += VEC_B;
+        }
+    }
+}
+
+// Loads TM values of A and TN_BOTH values of B, of one k, from shared memory into registers.
+__device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
+                                               float (&frag_a)[TM], float (&frag_b)[TN_BOTH]) {
+    #pragma unroll
+    for (int i = 0; i < TM; i += VEC_M) {
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
+    }
+    #pragma unroll
+    for (int j = 0; j < TN_BOTH; j += VEC_N) {
+        const float* source = shared_b + j / TN * K_TILE_B + k * STRIDE_B + j % TN * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
+    }
+}
+
+// accum += frag_a * frag_b^T.
+__device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
+                                                   const float (&frag_b)[TN_BOTH],
+                                                   float (&accum)[TM][TN_BOTH]) {
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int step = 0; step < TN_BOTH; ++step) {
+            // Serpentine: each row begins with the operand that the row before used last.
+            const int j = i % 2 == 0 ? step : TN_BOTH - 1 - step;
+            accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
+        }
+    }
+}
+
+// One tile of C: where it begins, where its operands begin, and which part of it is stored.
+struct Tile {
+    const float *A, *B;
+    float* C;
+    // Elements from a first column of the product, as B holds it, to the second one.
+    long long to_second;
+    int m0, n0;
+    int first_row;
+    int first_column;
+};
+
+// Where this thread's part of a tile begins, and the slice that it multiplies.
+struct Place {
+    int m, n, slice;
+};
+
+__device__ __forceinline__ Place place_of_thread() {
+    const int warp = (int)threadIdx.x % SLICE_THREADS / 32;
+    const int lane = (int)threadIdx.x % 32;
+    const int lane_m = lane / LANES_N;
+    const int lane_n = lane % LANES_N;
+    Place place;
+    place.m = warp / WARPS_N * WM + lane_m * VEC_M;
+    place.n = warp % WARPS_N * WN + lane_n * VEC_N;
+    place.slice = (int)threadIdx.x / SLICE_THREADS;
+    return place;
+}
+
+// The sums of finished chains stay in shared memory, one float for each accumulator of a thread.
+// They are added one by one and column by column, which leaves the main loop its registers.
+__device__ __forceinline__ void begin_chains(float* finished) {
+    #pragma unroll
+    for (int i = 0; i < TM * TN_BOTH; ++i) {
+        finished[i * THREADS] = 0.0f;
+    }
+}
+
+__device__ __forceinline__ void end_chain(float* finished, float (&accum)[TM][TN_BOTH]) {
+    #pragma unroll
+    for (int i = 0; i < TM * TN_BOTH; ++i) {
+        finished[i * THREADS] += accum[i % TM][i / TM];
+        accum[i % TM][i / TM] = 0.0f;
+    }
+}
+
+__device__ __forceinline__ void take_finished(const float* finished, float (&accum)[TM][TN_BOTH]) {
+    #pragma unroll
+    for (int i = 0; i < TM * TN_BOTH; ++i) {
+        accum[i % TM][i / TM] = finished[i * THREADS];
+    }
+}
+
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
+__device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
+                                              int k_extent, float (&accum)[TM][TN_BOTH]) {
+    float* const finished = shared + PIPELINE + (int)threadIdx.x;
+    begin_chains(finished);
+    const Place place = place_of_thread();
+    // This slice's range of k, and its k_tiles.
+    const int all_k_tiles = (k_extent + BK - 1) / BK;
+    const int lacking = all_k_tiles * BK - k_extent;
+    const int k_begin = max(0, all_k_tiles * place.slice / SLICE_K * BK - lacking);
+    k_extent = all_k_tiles * (place.slice + 1) / SLICE_K * BK - lacking - k_begin;
+    if (k_extent <= 0) {
+        return;
+    }
+    shared += place.slice * 2 * STAGE;
+
+    // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
+    const int thread = (int)threadIdx.x % SLICE_THREADS;
+    const int copy_m = thread / LANES_A;
+    const int copy_ka = thread % LANES_A * VEC_A;
+    const float* A = tile.A + (long long)copy_m * lda + k_begin + copy_ka;
+    constexpr int advance_a = BK;
+    const int copier_b = thread % COPIERS_B;
+    const int column_b = thread / COPIERS_B;
+    const int copy_n = copier_b / LANES_B;
+    const int copy_kb = copier_b % LANES_B * VEC_B;
+    const float* B = tile.B + (long long)copy_n * ldb + k_begin + copy_kb;
+    constexpr int advance_b = BK;
+    B += column_b * tile.to_second;
+    float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
+    float* const copy_to_b = shared + K_TILE_A + column_b * K_TILE_B + copy_kb * STRIDE_B + copy_n;
+    const float* const read_from_a = shared + place.m;
+    const float* const read_from_b = shared + K_TILE_A + place.n;
+    const int num_k_tiles = (k_extent + BK - 1) / BK;
+    // The first k_tile is the short one, so that no other one need be checked.
+    const int first_depth = k_extent - (num_k_tiles - 1) * BK;
+    float from_a[CARRIED_A];
+    float from_b[CARRIED_B];
+
+    // Start: the first k_tile goes to stage 0, the second is on its way to registers.
+    load_first_k_tile_a(from_a, A, lda, first_depth - copy_ka);
+    load_first_k_tile_b(from_b, B, ldb, first_depth - copy_kb);
+    store_k_tile_a(copy_to_a, from_a);
+    store_k_tile_b(copy_to_b, from_b);
+    if (num_k_tiles > 1) {
+        A += first_depth;
+        B += first_depth;
+        load_k_tile_a(from_a, A, lda);
+        load_k_tile_b(from_b, B, ldb);
+    }
+    named_barrier_sync(1 + place.slice, SLICE_THREADS);
+    float frag_a[2][TM];
+    float frag_b[2][TN_BOTH];
+    load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
+
+    // Where the next reads and stores go, and the way from there to the other stage.
+    const float* fragments_a = in_register(read_from_a);
+    const float* fragments_b = in_register(read_from_b);
+    float* next_a = in_register(copy_to_a + STAGE);
+    float* next_b = in_register(copy_to_b + STAGE);
+    int to_other_stage = STAGE;
+    int k_tile = 0;
+    while (k_tile < num_k_tiles) {
+        for (const int end = min(num_k_tiles, k_tile + CHAIN_K_TILES); k_tile < end; ++k_tile) {
+            #pragma unroll
+            for (int k = 0; k < BK; ++k) {
+                // Hand over: the next k_tile goes to the other stage, which all warps left at the
+                // last barrier, and the one after it is loaded.
+                if (k == HANDOVER) {
+                    store_k_tile_a(next_a, from_a);
+                    store_k_tile_b(next_b, from_b);
+                    if (k_tile + 2 < num_k_tiles) {
+                        A += advance_a;
+                        B += advance_b;
+                        load_k_tile_a(from_a, A, lda);
+                        load_k_tile_b(from_b, B, ldb);
+                    }
+                }
+                // Wait: the last fragments of this k_tile are in registers, the next k_tile must be
+                // here.
+                if (k == BK - 1) {
+                    named_barrier_sync(1 + place.slice, SLICE_THREADS);
+                    fragments_a = in_register(fragments_a + to_other_stage);
+                    fragments_b = in_register(fragments_b + to_other_stage);
+                    to_other_stage = -to_other_stage;
+                    next_a = in_register(next_a + to_other_stage);
+                    next_b = in_register(next_b + to_other_stage);
+                }
+                // Read the next fragments while multiplying these.
+                load_fragments(fragments_a, fragments_b, (k + 1) % BK, frag_a[(k + 1) % 2],
+                               frag_b[(k + 1) % 2]);
+                multiply_fragments(frag_a[k % 2], frag_b[k % 2], accum);
+            }
+        }
+        end_chain(finished, accum);
+    }
+    take_finished(finished, accum);
+}
+
+// x times the normal distribution function.
+__device__ __forceinline__ float gelu(float x) {
+    return 0.5f * x * (1.0f + erff(x * 0.707106781f));
+}
+
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    __device__ __forceinline__ bool reads_c() const {
+        return true;
+    }
+};
+
+// C[m][n] = gelu(acc[2 * n]) * acc[2 * n + 1] + c[m, n]
+// accum and second are elements of two columns of the product.
+__device__ __forceinline__ float epilogue(float accum, float second, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return gelu(accum) * second + old_c;
+}
+
+// Whether row m is to be stored: rows before first_row are those of another tile.
+__device__ __forceinline__ bool has_row(const Tile& tile, int m) {
+    return m >= tile.first_row;
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const float* second, const Epilogue& with) {
+    float result[VEC_C] = {};
+    if (with.reads_c()) {
+        unpack(*reinterpret_cast<const VectorC*>(c), result);
+    }
+    #pragma unroll
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], second[e], result[e], m, n + e, with);
+    }
+    pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const float* second,
+                                             const Epilogue& with) {
+    float* const c = tile.C + (long long)m * ldc + n;
+    if (n >= tile.first_column) {
+        store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, second, with);
+    }
+}
+
+// Stores the tile of C from the accumulators of all slices. They meet in shared memory, and each
+// slice adds up and stores some vectors of each thread's tile: in a loop, since code that runs only
+// once takes as long as loading its instructions.
+__device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc,
+                                           const float (&accum)[TM][TN_BOTH],
+                                           const Epilogue& with) {
+    constexpr int NUM_ACCUM = TM * TN_BOTH;
+    const Place place = place_of_thread();
+    float* const exchange = shared + (int)threadIdx.x % SLICE_THREADS;
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < NUM_ACCUM; ++i) {
+        exchange[(place.slice * NUM_ACCUM + i) * SLICE_THREADS] = accum[i / TN_BOTH][i % TN_BOTH];
+    }
+    __syncthreads();
+    #pragma unroll 3
+    for (int first = place.slice * VEC_C; first < TM * TN; first += SLICE_K * VEC_C) {
+        const int i = first / TN;
+        const int j = first % TN;
+        float totals[VEC_C] = {};
+        float seconds[VEC_C] = {};
+        #pragma unroll
+        for (int slice = 0; slice < SLICE_K; ++slice) {
+            const float* const from =
+                exchange + (slice * NUM_ACCUM + i * TN_BOTH + j) * SLICE_THREADS;
+            #pragma unroll
+            for (int e = 0; e < VEC_C; ++e) {
+                totals[e] += from[e * SLICE_THREADS];
+                seconds[e] += from[(TN + e) * SLICE_THREADS];
+            }
+        }
+        const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
+        const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
+        if (!has_row(tile, m)) {
+            continue;
+        }
+        store_vector(tile, ldc, m, n, totals, seconds, with);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    extern __shared__ __align__(16) float shared[];
+    const Epilogue with = {};
+    const int blocks_n = (N + BN - 1) / BN;
+    // Columns of the product alternate: B has a first column in every other of its rows.
+    const int second_row = ldb;
+    ldb *= 2;
+    const int index = (int)blockIdx.x;
+    // Where the tile is: row by row.
+    const int own_m0 = index / blocks_n * BM;
+    const int own_n0 = index % blocks_n * BN;
+    // A tile that would reach past C begins further in; its first rows and columns then belong
+    // to other tiles and are not stored.
+    const int m0 = min(own_m0, M - BM);
+    const int n0 = min(own_n0, N - BN);
+    Tile tile;
+    tile.A = A + (long long)m0 * lda;
+    tile.B = B + (long long)n0 * ldb;
+    tile.to_second = second_row;
+    tile.C = C + (long long)m0 * ldc + n0;
+    tile.m0 = m0;
+    tile.n0 = n0;
+    tile.first_row = own_m0 - m0;
+    tile.first_column = own_n0 - n0;
+    float accum[TM][TN_BOTH] = {};
+    multiply_tile(shared, tile, lda, ldb, K, accum);
+    store_tile(shared, tile, ldc, accum, with);
+}
