@@ -115,7 +115,7 @@ def spied(monkeypatch: pytest.MonkeyPatch, module: Any) -> list[dict[str, Any]]:
                 "rounds": [one.num_rounds for one in series],
                 "seed": seed,
                 "most_thrown": most_thrown,
-                "checks": bool(after_round),
+                "is_told": bool(after_round),
             }
         )
         return interleave.interleave(series, read, seed, most_thrown, *after_round)
@@ -140,11 +140,15 @@ def test_finals_and_benches_go_through_the_one_loop(monkeypatch: pytest.MonkeyPa
     stopwatches: list[Any] = [Steady(place, 4, []) for place in range(2)]
     rechecks = Rechecks(PREPARED, [], 4)
     rounds = timed_rounds(PREPARED, finalists, stopwatches, RunFinals((), 4, 11), rechecks)
-    assert of_finals == [{"rounds": [4, 4], "seed": 11, "most_thrown": 4, "checks": True}]
+    assert of_finals == [{"rounds": [4, 4], "seed": 11, "most_thrown": 4, "is_told": True}]
     assert [one.samples_us for one in finalists] == [[100.0] * 4] * 2
     assert len(rounds.readings) == 4
 
     timed = [TimedContestant("one", PREPARED, runs, series) for series in all_series([9, 3])]
-    interleaved_telemetry(PREPARED, timed, RunBench((), (), rounds=9, seed=5))
-    assert of_bench == [{"rounds": [9, 3], "seed": 5, "most_thrown": 9, "checks": False}]
+    told: list[tuple[int, int]] = []
+    interleaved_telemetry(
+        PREPARED, timed, RunBench((), (), rounds=9, seed=5), lambda *done: told.append(done)
+    )
+    assert of_bench == [{"rounds": [9, 3], "seed": 5, "most_thrown": 9, "is_told": True}]
+    assert told == [(done, 9) for done in range(1, 10)]
     assert [len(one.series.samples_us) for one in timed] == [9, 3]
