@@ -1,4 +1,4 @@
-"""8-bit floats on a GPU of compute capability 9.0. No GPU has run these tests yet."""
+"""8-bit floats on a GPU of compute capability 9.0."""
 
 import pytest
 

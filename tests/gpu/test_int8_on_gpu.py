@@ -1,4 +1,4 @@
-"""8-bit integers on a GPU of compute capability 9.0. No GPU has run these tests yet."""
+"""8-bit integers on a GPU of compute capability 9.0."""
 
 from dataclasses import replace
 
