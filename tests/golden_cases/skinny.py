@@ -1,0 +1,146 @@
+"""Golden sources for few rows or columns."""
+
+from autogemm.model.config import Value
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
+from golden_cases.case import GoldenCase, batched
+
+TILE_32_DEEP: dict[str, Value] = {
+    **{"BM": 32, "BN": 32, "BK": 128, "TM": 8, "TN": 4, "SLICE_K": 16, "STAGES": 4},
+}
+
+CASES = (
+    GoldenCase(
+        "split",
+        Problem(16, 4096, 4096),
+        {"BM": 16, "BN": 128, "BK": 64, "TM": 16, "SLICE_K": 8, "SPLIT_K": 4},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "two_levels_any_size",
+        Problem(31, 33, 65533, layout=Layout.NT),
+        TILE_32_DEEP | {"SPLIT_K": 132, "FAN_IN": 12},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "half_warps",
+        Problem(32, 32, 65536),
+        TILE_32_DEEP | {"TN": 8, "SPLIT_K": 132, "FAN_IN": 64, "STAGES": 2},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "half_warps_side_by_side",
+        Problem(8, 64, 4096, layout=Layout.TT),
+        {"BM": 8, "BN": 64, "TM": 8, "SLICE_K": 8},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "half_warps_chains",
+        Problem(16, 4096, 4096),
+        {"BM": 8, "BN": 64, "TM": 8, "SLICE_K": 8, "CHAIN_K": 64},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "chains_any_size",
+        Problem(15, 4093, 4094, layout=Layout.NT, ldb=4096, ldc=4096),
+        {"BM": 8, "BN": 64, "TM": 4, "SLICE_K": 8, "CHAIN_K": 64},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "wide_any_columns",
+        Problem(64, 4098, 4096, layout=Layout.TN),
+        {"BM": 64, "TM": 16, "TN": 8, "SLICE_K": 8, "STAGES": 2},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "through_registers",
+        Problem(32, 4096, 4096, layout=Layout.TT),
+        TILE_32_DEEP | {"SPLIT_K": 1, "STAGES": 1},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "bf16",
+        Problem(8, 4096, 4096, Layout.NT, DType.BF16),
+        {"BK": 512, "SLICE_K": 8, "STAGES": 4, "PREFETCH_A": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "bf16_split",
+        Problem(13, 28672, 4104, Layout.NT, DType.BF16),
+        {
+            "BM": 16,
+            "BN": 64,
+            "BK": 512,
+            "WN": 64,
+            "SLICE_K": 8,
+            "SPLIT_K": 4,
+            "STAGES": 2,
+            "MIN_BLOCKS": 1,
+        },
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "f16_columns",
+        Problem(8, 4104, 4096, Layout.NN, DType.F16),
+        {"BN": 128, "BK": 256, "WN": 64, "SLICE_K": 4, "SPLIT_K": 24, "STAGES": 2, "PREFETCH_A": 1}
+        | {"MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "f16_f32_any_size",
+        Problem(33, 1001, 1003, Layout.TT, DType.F16_F32),
+        {"BM": 32, "BN": 64, "BK": 256, "WN": 64, "SLICE_K": 4, "PREFETCH_A": 1, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "bf16_f32_columns",
+        Problem(1, 4096, 1000, Layout.NN, DType.BF16_F32),
+        {"BN": 32, "BK": 256, "WN": 32, "SLICE_K": 8, "STAGES": 2, "PREFETCH_A": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "f16_f32_pairs",
+        Problem(8, 4104, 4096, Layout.TN, DType.F16_F32),
+        {"BK": 256, "SLICE_K": 8, "STAGES": 2, "PREFETCH_A": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "bf16_any_columns",
+        Problem(3, 1001, 1003, Layout.NN, DType.BF16),
+        {"BK": 128, "SLICE_K": 4, "SPLIT_K": 2, "PREFETCH_A": 1, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "through_registers_any_size",
+        Problem(5, 4093, 4094, ldb=4096, ldc=4096),
+        {"BN": 128, "TM": 8, "SPLIT_K": 4, "STAGES": 1},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "batched_split",
+        batched(Problem(16, 4096, 4096), count=2),
+        {"BM": 16, "BN": 128, "BK": 64, "TM": 16, "SLICE_K": 8, "SPLIT_K": 4},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "batched_split",
+        batched(Problem(16, 4096, 4096, Layout.NT, DType.BF16), count=2),
+        {"BK": 128, "SLICE_K": 4, "SPLIT_K": 2, "PREFETCH_A": 1, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "batched",
+        batched(Problem(16, 4096, 4096, Layout.NT, DType.BF16), count=2),
+        {"BK": 128, "SLICE_K": 4, "SPLIT_K": 1, "PREFETCH_A": 1, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+)

@@ -1,0 +1,360 @@
+"""Golden sources of gemm_wgmma: tensor cores of Hopper."""
+
+from autogemm.model.config import Value
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
+from golden_cases.case import GoldenCase, batched, fused, grouped, tensor
+
+# For gemm_wgmma: tiles of which each column of C takes two of the product.
+GATED: dict[str, Value] = {
+    **{"BM": 128, "BN": 128, "WM": 64, "WN": 128, "STAGES": 4, "CLUSTER_M": 1, "CLUSTER_N": 1},
+    **{"SPLIT_K": 1, "BOX_M": 64, "C_BUFFERS": 2, "GROUP_M": 8, "BLOCKS": 132},
+    **{"SCHEDULE": "cooperative", "EPILOGUE": "overlapped", "K_ORDER": "forward"},
+}
+# For gemm_wgmma: columns of tiles with one more, some of which are short.
+TWO_HEIGHTS: dict[str, Value] = {
+    **{"BM": 256, "BN": 128, "WM": 256, "WN": 64, "GROUP_M": 8, "CLUSTER_M": 1},
+    **{"SWAP_AB": 1, "SHORT_BY": 24},
+}
+# For gemm_wgmma: clusters of two blocks.
+IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "after"}
+
+CASES = (
+    GoldenCase("bf16", tensor(4096, DType.BF16), IN_PAIRS, family="gemm_wgmma", least_arch=90),
+    GoldenCase(
+        "bf16_overlapped",
+        tensor(4096, DType.BF16),
+        {"CLUSTER_M": 1, "GROUP_M": 16},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e4m3",
+        Problem(4096, 4096, 4096, Layout.NT, DType.E4M3),
+        {"BN": 128, "WN": 128, "CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "after"}
+        | {"STAGES": 6, "PROMOTE": 128},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e4m3_overlapped",
+        Problem(4096, 4096, 4096, Layout.NT, DType.E4M3),
+        {"CLUSTER_M": 1, "GROUP_M": 16, "PROMOTE": 0},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e4m3_f32_split",
+        Problem(64, 4096, 4096, Layout.NT, DType.E4M3_F32),
+        {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2}
+        | {"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "PROMOTE": 256},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e5m2_f16_pingpong",
+        Problem(8192, 8192, 8192, Layout.NT, DType.E5M2_F16),
+        {"BM": 64, "BN": 128, "WM": 64, "WN": 128, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after", "STAGES": 6, "PROMOTE": 128},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "i8",
+        Problem(4096, 4096, 4096, Layout.NT, DType.I8),
+        {"BN": 256, "WN": 256, "CLUSTER_M": 1, "GROUP_M": 8, "EPILOGUE": "after"}
+        | {"STAGES": 4, "BOX_M": 64, "C_BUFFERS": 1},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "i8_overlapped",
+        Problem(4096, 4096, 4096, Layout.NT, DType.I8_BF16),
+        {"CLUSTER_M": 1, "GROUP_M": 16},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "i8_f32_split",
+        Problem(64, 4096, 4096, Layout.NT, DType.I8_F32),
+        {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2}
+        | {"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_serpentine",
+        tensor(8192, DType.BF16),
+        {"BN": 192, "WM": 128, "WN": 192, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after", "K_ORDER": "serpentine"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_swapped",
+        tensor(8192, DType.BF16),
+        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 40, "GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after"}
+        | {"SWAP_AB": 1},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_two_heights",
+        tensor(4096, DType.BF16),
+        TWO_HEIGHTS,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "f16_two_heights_pingpong",
+        Problem(8192, 8192, 8192, Layout.NT, DType.F16),
+        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 40, "GROUP_M": 1, "CLUSTER_M": 1, "EPILOGUE": "after"}
+        | {"SWAP_AB": 1, "SHORT_BY": 8},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "f16_pingpong",
+        Problem(4096, 4096, 4096, Layout.NT, DType.F16),
+        {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "pingpong", "GROUP_M": 1}
+        | {"CLUSTER_M": 1, "CLUSTER_N": 2, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_f32_both_ways",
+        Problem(4096, 4096, 4096, Layout.TN, DType.BF16_F32),
+        {"CLUSTER_M": 2, "CLUSTER_N": 2, "GROUP_M": 1, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_alone",
+        Problem(1024, 1024, 1024, Layout.TT, DType.BF16),
+        {"BM": 128, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
+        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_one_warpgroup",
+        Problem(512, 1024, 1024, dtype=DType.BF16),
+        {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
+        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_split",
+        Problem(64, 4096, 4096, dtype=DType.BF16),
+        {"BM": 64, "BN": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_f32_split",
+        Problem(64, 4096, 4096, Layout.NT, DType.BF16_F32),
+        {"BM": 64, "BN": 256, "WN": 128, "CLUSTER_M": 1, "SPLIT_K": 8, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32",
+        tensor(4096, DType.TF32),
+        {
+            "BM": 256,
+            "BN": 128,
+            "WM": 256,
+            "WN": 64,
+            "CLUSTER_N": 2,
+            "GROUP_M": 8,
+            "EPILOGUE": "after",
+        },
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_rows",
+        Problem(4096, 4096, 4096, Layout.TT, DType.TF32),
+        IN_PAIRS,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_split",
+        Problem(64, 4096, 4096, dtype=DType.TF32),
+        {"BM": 64, "BN": 128, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "SPLIT_K": 4, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_packed",
+        tensor(1500, DType.BF16),
+        {"EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_packed_overlapped",
+        Problem(4095, 4095, 4095, Layout.NT, DType.BF16),
+        {"PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_packed_swapped",
+        tensor(1500, DType.BF16),
+        {"BM": 152, "BN": 128, "WM": 152, "WN": 128, "STAGES": 4, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 8, "SWAP_AB": 1, "EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "f16_packed_split",
+        Problem(1023, 1024, 1024, Layout.TN, DType.F16),
+        {"BM": 128, "BN": 128, "WN": 128, "STAGES": 6, "SPLIT_K": 2, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "PACK": "a"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_transposed",
+        Problem(4096, 4096, 4096, Layout.TN, DType.TF32),
+        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "GROUP_M": 8, "EPILOGUE": "after"}
+        | {"PACK": "a"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_packed_pingpong",
+        Problem(1023, 1021, 1022, Layout.NN, DType.TF32),
+        {"BM": 128, "BN": 128, "WM": 128, "WN": 128, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"GROUP_M": 8, "EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_packed_b",
+        Problem(512, 1024, 512, Layout.NN, DType.TF32, ldb=1025),
+        {"BM": 128, "BN": 128, "WM": 64, "WN": 128, "GROUP_M": 1, "BLOCKS": 0}
+        | {"EPILOGUE": "after", "PACK": "b"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "fused",
+        fused(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "gelu_tanh(acc + bias[n])"),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "fused_swapped",
+        fused(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "silu(acc) * gate[m, n]"),
+        TWO_HEIGHTS,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "fused_two_outputs",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NT, DType.BF16),
+            "aux[m, n] = acc + bias[n]; gelu_tanh(aux)",
+        ),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "fused_gated_two_outputs",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NT, DType.BF16),
+            "up[m, n] = acc[n]; silu(up) * acc[n + N]; up: f32",
+        ),
+        GATED,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "batched_overlapped",
+        batched(Problem(1024, 1024, 1024, Layout.NT, DType.BF16), rows_a=0),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "batched_in_pairs",
+        batched(Problem(1024, 1024, 1024, Layout.NT, DType.BF16)),
+        IN_PAIRS | {"GROUP_M": 1},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "batched_packed_overlapped",
+        batched(Problem(1023, 1023, 1023, Layout.NN, DType.BF16)),
+        {"PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "batched_packed_split_k",
+        batched(Problem(1024, 1024, 1023, Layout.NN, DType.BF16)),
+        {"BM": 128, "BN": 128, "WN": 128, "STAGES": 6, "SPLIT_K": 2, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "CLUSTER_M": 1, "PACK": "a"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "grouped_overlapped",
+        grouped(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "128 zipf=1.1"),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "grouped_in_pairs",
+        grouped(Problem(4096, 4096, 4096, Layout.NT, DType.BF16)),
+        {"CLUSTER_M": 2, "BN": 128, "WN": 128, "BOX_M": 16, "GROUP_M": 1} | {"EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "grouped_few_rows",
+        grouped(Problem(64, 4096, 4096, Layout.NT, DType.BF16), "128 zipf=1.1"),
+        {"BM": 64, "WM": 64, "BN": 128, "WN": 128, "SWAP_AB": 1, "STAGES": 8, "BOX_M": 64}
+        | {"GROUP_M": 1, "CLUSTER_N": 2, "EPILOGUE": "after", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "grouped_gated",
+        fused(
+            grouped(Problem(4096, 4096, 4096, Layout.NT, DType.BF16)), "silu(acc[n]) * acc[n + N]"
+        ),
+        GATED,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    # Gated: two columns of the product for each of C.
+    GoldenCase(
+        "fused_gated",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NT, DType.BF16),
+            "silu(acc[n] + bias[n]) * acc[n + N]",
+        ),
+        GATED,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "fused_gated_interleaved",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NT, DType.F16),
+            "gelu_tanh(acc[2 * n]) * acc[2 * n + 1]",
+        ),
+        GATED | {"CLUSTER_M": 2, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+)
