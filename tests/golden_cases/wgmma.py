@@ -5,18 +5,18 @@ from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from golden_cases.case import GoldenCase, batched, fused, grouped, tensor
 
-# For gemm_wgmma: tiles of which each column of C takes two of the product.
+# Tiles of which each column of C takes two of the product.
 GATED: dict[str, Value] = {
     **{"BM": 128, "BN": 128, "WM": 64, "WN": 128, "STAGES": 4, "CLUSTER_M": 1, "CLUSTER_N": 1},
     **{"SPLIT_K": 1, "BOX_M": 64, "C_BUFFERS": 2, "GROUP_M": 8, "BLOCKS": 132},
     **{"SCHEDULE": "cooperative", "EPILOGUE": "overlapped", "K_ORDER": "forward"},
 }
-# For gemm_wgmma: columns of tiles with one more, some of which are short.
+# Columns of tiles with one more, some of which are short.
 TWO_HEIGHTS: dict[str, Value] = {
     **{"BM": 256, "BN": 128, "WM": 256, "WN": 64, "GROUP_M": 8, "CLUSTER_M": 1},
     **{"SWAP_AB": 1, "SHORT_BY": 24},
 }
-# For gemm_wgmma: clusters of two blocks.
+# Clusters of two blocks.
 IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "after"}
 
 CASES = (
