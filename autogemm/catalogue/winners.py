@@ -76,7 +76,7 @@ class Winner:
         return self.kernels[0].config
 
 
-# Of one line; a config is not taken from beside a dataclass itself.
+# Checks one line. A tuple, because pydantic takes no config for a dataclass itself.
 _LINE: TypeAdapter[tuple[Winner]] = TypeAdapter(
     tuple[Winner], config=ConfigDict(extra="forbid", allow_inf_nan=False)
 )

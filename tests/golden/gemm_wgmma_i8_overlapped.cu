@@ -541,7 +541,7 @@ struct Finished {
 __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
                                               int column, Finished& finished,
                                               float (&accum)[ROW_TILES][NUM_ACCUM]) {
-    // Of sums that begin as anything the compiler keeps copies, and spills.
+    // They begin as zeros: otherwise the compiler keeps copies of them, and spills.
     int sums[ROW_TILES][NUM_ACCUM] = {};
     int before = 0;
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {

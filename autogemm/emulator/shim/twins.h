@@ -214,7 +214,7 @@ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared, uns
         multiply_warpgroup({TensorElement::element, a, b, a_along_k, b_along_k,               \
                             accumulate != 0, COUNT}, d, nullptr);                             \
     }
-// Of integers, whose sums are handed on by their bits.
+// The same for integers: their sums are passed on as bits.
 #define AUTOGEMM_WGMMA_INTEGERS(name, element)                                                \
     template <int COUNT>                                                                      \
     __forceinline__ void name(int (&d)[COUNT], unsigned long long a, unsigned long long b,    \

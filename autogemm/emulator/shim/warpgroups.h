@@ -4,8 +4,8 @@
 // a product is done only when all have issued it, and done for all when one of them has waited for it. From
 // its issue to then it reads shared memory whenever it likes, and its sums are nobody's until their warp has
 // waited: they hold NaN meanwhile. It is multiplied at once, or as late as can be, like copies. Products are
-// exact, the sum of one instruction as for mma.sync (tensor_cores.h), aligned where they are 8-bit floats, or
-// of 32-bit integers, whose bits stand where others are floats.
+// exact, the sum of one instruction as for mma.sync (tensor_cores.h), aligned where they are 8-bit floats. Sums
+// of 8-bit integers are 32-bit integers, whose bits are kept in the place of floats.
 #pragma once
 
 #include "tensor_cores.h"
