@@ -8,6 +8,7 @@
     ... suite.py --emulation --out OUT
     ... suite.py --suite layers --dtype bf16 --layouts nt --l2 rotate --out OUT    decoding
     ... suite.py --suite any-size --dtype bf16 --layouts nn,nt --out OUT    no size of 128s
+    ... suite.py --suite cube --dtype f16 --out OUT              100 of the public 1000 shapes
     ... suite.py --suite layouts --dtype tf32 --layouts nn,nt,tn,tt --out OUT
     ... suite.py --suite batched --out OUT                       many small products in a launch
     ... suite.py --suite grouped --dtype bf16 --layouts nt --out OUT    experts

@@ -56,6 +56,12 @@ GROUPED_SHAPES = (
     "8192x4096x7168 groups=64 zipf=1.1 seed=1",
     "65536x7168x2048 groups=64 uniform",
 )
+# The public record of 1000 shapes has M, N and K each of these.
+CUBE_SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384)
+CUBE_LAW = (
+    "100 of the 1000 shapes of M, N and K from 64 to 16384: every pair of sizes of two dimensions "
+    "occurs once; in shuffled order, so that a part of them is no special one"
+)
 SWIGLU = "silu(acc[n]) * acc[n + N]"
 # The first half of a gated feed-forward layer: Llama-3-8B's, and squares.
 GATED_SHAPES = (
@@ -64,9 +70,23 @@ GATED_SHAPES = (
 )
 # Up to so many rows a table shows the share of a memory copy.
 MOST_FEW_ROWS = 64
+
+
+def cube_shapes(seed: int = 1) -> tuple[str, ...]:
+    """Return 100 shapes of the cube by a Latin square, in the order of a seed."""
+    drawn = [
+        Problem(m, n, CUBE_SIZES[(3 * i + 7 * j) % len(CUBE_SIZES)]).size_label
+        for i, m in enumerate(CUBE_SIZES)
+        for j, n in enumerate(CUBE_SIZES)
+    ]
+    random.Random(seed).shuffle(drawn)
+    return tuple(drawn)
+
+
 # Shapes and the name of the files, in which KIND is the element type.
 NAMED: dict[str, tuple[str, Sequence[str]]] = {
     "layers": ("layers_KIND", LAYERS),
+    "cube": ("cube_KIND_LAYOUT", cube_shapes()),
     "any-size": ("any_size_KIND_LAYOUT", ANY_SIZE_SHAPES),
     "layouts": ("KIND_layouts_LAYOUT", ("1024", "2048", "4096", "8192")),
     "batched": ("batched_KIND_LAYOUT", BATCHED_SHAPES),
@@ -170,6 +190,7 @@ def suite_of(options: Mapping[str, Any]) -> Suite:
     if options["suite"]:
         name, shapes = NAMED[options["suite"]]
         name, shapes = name.replace("KIND", kind), own or shapes
+        law = CUBE_LAW if options["suite"] == "cube" else ""
     if options["unseen"]:
         shapes = unseen_shapes(options["unseen"], options["seed"])
         law = f"{options['unseen']} shapes of seed {options['seed']}: {LAW}"
