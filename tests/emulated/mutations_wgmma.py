@@ -95,9 +95,15 @@ WGMMA_BASES: dict[str, Base] = {
         SPLIT_PROBLEMS,
         "gemm_wgmma",
     ),
+    "wgmma split along K, partial sums in stages": Base(
+        TILE
+        | {"SPLIT_K": 4, "BM": 256, "WM": 128, "GROUP_M": 1, "BLOCKS": 0, "PARTIALS": "in_stages"},
+        SPLIT_PROBLEMS,
+        "gemm_wgmma",
+    ),
 }
 
-R, V, T, S, H, U, M, W, P = WGMMA_BASES
+R, V, T, S, H, U, M, W, P, Q = WGMMA_BASES
 
 END_OF_CLUSTER = "    cluster_arrive_relaxed();\n    cluster_wait_acquire();\n}"
 
@@ -226,4 +232,6 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(P, "fewer bytes expected", "expect(arrived, PARTIALS_BYTES)", "expect(arrived, 8192)"),
     Mutation(P, "sent before barriers are there", "cluster_wait_acquire();\n        send", "send"),
     Mutation(P, "two warpgroups in one place", "* CONSUMERS + warpgroup", "* CONSUMERS"),
+    Mutation(Q, "sent to stages that are still read", "        cluster_sync();\n", ""),
+    Mutation(Q, "barriers among the partial sums", "(shared + STAGES_BYTES)", "(shared + 4096)"),
 )

@@ -155,6 +155,14 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "bf16_split_in_stages",
+        Problem(1024, 256, 4096, dtype=DType.BF16),
+        {"BM": 128, "BN": 256, "WM": 64, "WN": 256, "STAGES": 4, "CLUSTER_M": 1, "SPLIT_K": 8}
+        | {"PARTIALS": "in_stages", "C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "bf16_f32_split",
         Problem(64, 4096, 4096, Layout.NT, DType.BF16_F32),
         {"BM": 64, "BN": 256, "WN": 128, "CLUSTER_M": 1, "SPLIT_K": 8, "C_BUFFERS": 1}
