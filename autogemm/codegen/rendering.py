@@ -119,11 +119,14 @@ def _provenance(family: Family, context: dict[str, object]) -> str:
     """The comment that begins every emitted file: its family and config.
 
     It names the parameters that shape the text or its launches. Two configs that differ only
-    elsewhere are one kernel, and two that are launched differently are two.
+    elsewhere are one kernel, and two that are launched differently are two. A parameter that shapes
+    launches alone is not named while it has its default: a new one leaves texts as they are.
     """
     config, derived = context["config"], context["derived"]
     assert isinstance(config, _Read) and isinstance(derived, _Read)
-    shaping = config.names | family.parameters_below(derived.names) | family.launch_parameters
+    shaping = config.names | family.parameters_below(derived.names)
+    defaults = {one.name: one.default for one in family.parameters}
+    launching = {name for name in family.launch_parameters if config.get(name) != defaults[name]}
     head = vars(environment().get_template("parts/head.cu.jinja").module)
-    values = {name: value for name, value in config.items() if name in shaping}
+    values = {name: value for name, value in config.items() if name in shaping | launching}
     return f"{head['provenance'](family.name, values)}\n"

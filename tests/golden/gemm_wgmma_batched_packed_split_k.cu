@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=128 BN=128 WM=64 WN=128 STAGES=6 SCHEDULE=cooperative CLUSTER_M=1
-// CLUSTER_N=1 SPLIT_K=2 BOX_M=64 C_BUFFERS=1 GROUP_M=1 BLOCKS=0 EPILOGUE=after SWAP_AB=0 SHORT_BY=0
-// PACK=a STORE_C=tma
+// CLUSTER_N=1 SPLIT_K=2 PARTIALS=apart BOX_M=64 C_BUFFERS=1 GROUP_M=1 BLOCKS=0 EPILOGUE=after
+// SWAP_AB=0 PACK=a
 
 // A batch of such products in one launch. The next one's matrices begin batch_rows_a rows of A,
 // batch_rows_b of B and batch_rows_c of C, as stored, behind those of the one before; 0: all share
