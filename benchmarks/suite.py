@@ -45,7 +45,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 from suite_shapes import NAMED, Suite, shape_of, suite_of
-from suite_shown import line, plot, table
+from suite_shown import draw as draw_results
+from suite_shown import line, table
 from suite_tables import Table, gpu_label, rounds_of, row_of
 
 from autogemm.cli.options import seconds
@@ -210,7 +211,7 @@ def main(commit: str, draw: str | None, out: str, **options: Any) -> None:
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     if draw:
-        plot(json.loads(Path(draw).read_text()), folder / f"{Path(draw).stem}.svg")
+        draw_results(json.loads(Path(draw).read_text()), folder, Path(draw).stem)
         return
     try:
         sys.exit(measured(folder, commit, out, options))

@@ -1,14 +1,19 @@
 """Shows the results of a suite: a table for people, and a picture."""
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from autogemm.catalogue.palette import LIGHT
+from autogemm.catalogue.palette import LIGHT, THEMES, Palette
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Problem
 
 Row = dict[str, Any]
+# More rows than these are points and no bars.
+MOST_BARS = 40
+# Few rows, some, many: classes of M in the picture of many shapes.
+CLASSES_OF_M = {"M ≤ 128": (0, 128), "128 < M ≤ 1024": (129, 1024), "M > 1024": (1025, 1 << 30)}
 
 
 def line(row: Row, width: int = 14) -> str:
@@ -115,19 +120,63 @@ def _bytes_line(row: Row, copy_gb_s: float) -> str:
     )
 
 
-def plot(results: dict[str, Any], path: Path) -> None:
-    """A bar a shape, the best first; in blue where it is faster, in orange where it is not."""
+def draw(results: dict[str, Any], folder: Path, stem: str) -> None:
+    """Write the pictures of a suite: bars, or for many shapes points, light and dark."""
     import matplotlib as mpl
 
     mpl.use("Agg")
+    if len(results["rows"]) <= MOST_BARS:
+        bars(results, folder / f"{stem}.svg")
+        return
+    for name, palette in THEMES.items():
+        points(results, folder / f"{stem}_{name}.svg", palette)
+
+
+def points(results: Mapping[str, Any], path: Path, palette: Palette) -> None:
+    """Ratio over floating-point operations, a point for each shape, by classes of M."""
+    from matplotlib import pyplot, rc_context
+
+    colours = {"text.color": palette.ink, "axes.edgecolor": palette.ink}
+    colours |= dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color"), palette.ink)
+    style = colours | {"font.size": 10, "svg.hashsalt": "points"}
+    with rc_context(cast("Any", style)):
+        figure, axes = pyplot.subplots(figsize=(7.2, 3.8), facecolor=palette.ground)
+        axes.set_facecolor(palette.ground)
+        marks = zip(CLASSES_OF_M.items(), "o^s", list(palette.roles())[:3], strict=True)
+        for (name, (least, most)), mark, hue in marks:
+            rows = [row for row in results["rows"] if least <= _sizes(row)[0] <= most]
+            flops = [2 * math.prod(_sizes(row)) for row in rows]
+            ratios = [row["ratio"] for row in rows]
+            axes.scatter(flops, ratios, s=22, marker=mark, color=hue, label=name)
+        axes.axhline(1.0, color=palette.ink, linewidth=1)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_yticks([0.8, 0.9, 1.0, 1.2, 1.5], ["0.8", "0.9", "1.0", "1.2", "1.5"])
+        axes.minorticks_off()
+        axes.grid(axis="y", color=palette.line, linewidth=0.5)
+        axes.set_xlabel("floating-point operations of the product")
+        axes.set_ylabel("speed over the fastest baseline")
+        axes.legend(facecolor=palette.ground, edgecolor=palette.line)
+        axes.set_title(f"{results['gpu'].split(',')[0]}, {results['dtype']}", fontsize=10)
+        figure.tight_layout()
+        figure.savefig(path, metadata={"Date": None})
+        pyplot.close(figure)
+
+
+def _sizes(row: Row) -> tuple[int, int, int]:
+    return Problem.parse_size(row["shape"])
+
+
+def bars(results: dict[str, Any], path: Path) -> None:
+    """A bar a shape, the best first; in blue where it is faster, in orange where it is not."""
     from matplotlib import pyplot
 
     rows = sorted(results["rows"], key=lambda row: -row["ratio"])
     figure, axes = pyplot.subplots(figsize=(8, 0.28 * len(rows) + 1.2))
     names, ratios = [row["shape"] for row in rows], [row["ratio"] for row in rows]
     hues = [LIGHT.own if ratio >= 1 else LIGHT.baseline for ratio in ratios]
-    bars = axes.barh(names, ratios, color=hues)
-    axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+    drawn = axes.barh(names, ratios, color=hues)
+    axes.bar_label(drawn, fmt="%.2f", padding=3, fontsize=8)
     axes.axvline(1.0, color=LIGHT.ink, linewidth=1)
     axes.invert_yaxis()
     axes.set_xlabel(f"speed over {_baseline(results)}\n{results['gpu']}, {results['date']}")
