@@ -12,7 +12,7 @@ import numpy as np
 
 from autogemm.codegen import worker_text
 from autogemm.model.dtypes import DType
-from autogemm.model.elements import Stored, first_rows, neutral_array
+from autogemm.model.elements import Stored, arrays_of_groups, neutral_array
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import (
@@ -25,7 +25,6 @@ from autogemm.model.results.outcome import (
     Status,
     Verification,
 )
-from autogemm.model.signature import OFFSETS
 from autogemm.space import output_rules
 from autogemm.support.errors import DeviceError
 from autogemm.targets import MeasureOptions
@@ -342,8 +341,8 @@ class KernelContestant:
             for extra in candidate.plan.arrays
             if not extra.is_given
         }
-        if candidate.plan.grouped:
-            self._extras[OFFSETS] = self._guarded(first_rows(prepared.problem))
+        for name, rows in arrays_of_groups(prepared.problem).items():
+            self._extras[name] = self._guarded(rows)
         self._kernel = LoadedKernel(prepared.gpu, candidate)
         self._arguments = {
             inputs: self._arguments_for(prepared, inputs) for inputs in prepared.input_sets
