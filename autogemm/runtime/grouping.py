@@ -176,13 +176,12 @@ def multiply_tn(  # noqa: PLR0913, PLR0917  # as grouped_gemm_tn
     out = result_like(library, shape, x) if out is None else out
     memory_out = library.memory(out)
     dtype = same_dtype(memory_x, memory_y, memory_out, shape)
-    lds = [
-        _leading(name, one) for name, one in (("x", memory_x), ("y", memory_y), ("out", memory_out))
-    ]
+    lda, ldb = _leading("x", memory_x), _leading("y", memory_y)
+    ldc = _leading("out", memory_out)
     _, m, n = shape
     k = shapes[0][0] * (shapes[0][1] if rows.masked else 1)
     groups = Groups(num_groups, masked=rows.masked)
-    problem = Problem(m, n, k, Layout.TN, dtype, *lds, groups=groups)
+    problem = Problem(m, n, k, Layout.TN, dtype, lda, ldb, ldc, groups=groups)
     call = Call(problem, False, ((0, 0, 0),))
     _run(library, call, (memory_x, memory_y, memory_out), shape, rows, factors, tune, {})
     return out

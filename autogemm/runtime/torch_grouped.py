@@ -16,7 +16,7 @@ def with_gradients(x: Any, w: Any, rows: Rows, alpha: float, tune: bool | float)
     return _Grouped.apply(x, w, array, rows.masked, float(alpha), tune)
 
 
-class _Grouped(torch.autograd.Function):
+class _Grouped(torch.autograd.Function):  # type: ignore[misc]
     """grad w[g]^T for the rows of each group, and x[g]^T grad for its matrix."""
 
     @staticmethod

@@ -7,8 +7,8 @@ from mutations import BASES, MUTATIONS, Mutation
 from mutations_batches import BATCH_BASES, BATCH_MUTATIONS
 from mutations_chains import CHAIN_BASES, CHAIN_MUTATIONS
 from mutations_direct import DIRECT_BASES, DIRECT_MUTATIONS
-from mutations_edges import EDGE_BASES, EDGE_MUTATIONS
 from mutations_divided import DIVIDED_BASES, DIVIDED_MUTATIONS
+from mutations_edges import EDGE_BASES, EDGE_MUTATIONS
 from mutations_groups import GROUP_BASES, GROUP_MUTATIONS
 from mutations_masked import MASKED_BASES, MASKED_MUTATIONS
 from mutations_packing import PACKING_BASES, PACKING_MUTATIONS
