@@ -183,10 +183,8 @@ class Reference:
     def _multiply_part(self, tile: Tile, buffers: tuple[int, int, int], *, squared: bool) -> None:
         a_tile, b_tile, product = buffers
         layout = self._problem.layout
-        first, end, product_of_a, product_of_b = 0, self._problem.k, tile.product, tile.product
-        if self._problem.divides_k:
-            first, end = self._problem.groups.ranges(self._problem.k)[tile.product]
-            product_of_a = product_of_b = 0
+        product_of_a = product_of_b = 0 if self._problem.divides_k else tile.product
+        first, end = self._range_of_k(tile)
         if first == end:
             size = 8 * tile.rows * tile.cols
             self._gpu.runtime.memsetAsync(product, 0, size, self._gpu.stream.ptr)
@@ -214,6 +212,12 @@ class Reference:
                 )
             )
 
+    def _range_of_k(self, tile: Tile) -> tuple[int, int]:
+        """The first k of the tile's dot products, and the one behind the last."""
+        if self._problem.divides_k:
+            return self._problem.groups.ranges(self._problem.k)[tile.product]
+        return (0, self._problem.k)
+
     def _widen(
         self, target: int, matrix: Matrix, part: Tile, transposed: bool, squared: bool
     ) -> int:
@@ -234,6 +238,7 @@ class Reference:
         return stored.cols
 
     def _finish(self, tile: Tile, product: int, squares: int) -> None:
+        first, end = self._range_of_k(tile)
         self._gpu.run_helper(
             "finish_tile",
             tile.rows * tile.cols,
@@ -244,7 +249,7 @@ class Reference:
             np.float64(self._inputs.alpha),
             np.float64(self._inputs.beta),
             np.float64(rounding_allowance(self._problem)),
-            np.float64(chain_variance(self._problem.k)),
+            np.float64(chain_variance(end - first)),
             *tile.arguments,
             np.int64(self._problem.n),
             self._of_product(self.real_address, tile, 8),
