@@ -20,8 +20,9 @@ MAX_TEXT = 200
 MAX_EXPONENT = 8.0
 _MASKED = r"(?: (?P<masked>masked)(?:=(?P<tokens>\d{1,10}))?)?"
 _LIST = re.compile(rf"(?P<listed>\d{{1,10}}(?:,\d{{1,10}})+){_MASKED}")
-_ZIPF = r"zipf=(?P<exponent>\d(?:\.\d{1,3})?)(?: seed=(?P<seed>\d{1,10}))?"
-_DRAWN = re.compile(rf"(?P<count>\d{{1,5}})(?: (?:uniform|{_ZIPF}))?{_MASKED}")
+_ZIPF = r"zipf=(?P<exponent>\d(?:\.\d{1,3})?)"
+_SPREAD = rf"(?:uniform|{_ZIPF})(?: used=(?P<used>\d{{1,5}}))?(?: seed=(?P<seed>\d{{1,10}}))?"
+_DRAWN = re.compile(rf"(?P<count>\d{{1,5}})(?: {_SPREAD})?{_MASKED}")
 _FORMS = "groups are a number and how rows are spread (8 uniform, 128 zipf=1.1 seed=3)"
 
 
@@ -40,7 +41,8 @@ class Groups:
     Kernels read from device memory where groups begin, so that one kernel is right for every way to
     spread rows. This one is what is tuned for: the group of rank r has a share of the rows
     proportional to r^-exponent, and ``seed`` says which group has which rank; uniform is an
-    exponent of 0. Of listed groups ``listed`` has the rows of each, 0 included.
+    exponent of 0. With ``used`` so many groups have rows, those of the first ranks, and the others
+    none; 0: all. Of listed groups ``listed`` has the rows of each, 0 included.
 
     Masked groups have a capacity: all begin as many rows apart, and the first ones of each belong
     to it, as many as a count on the device says. ``tokens`` rows are spread over them (0: as many
@@ -57,6 +59,7 @@ class Groups:
     listed: tuple[int, ...] = ()
     masked: bool = False
     tokens: int = 0
+    used: int = 0
 
     def __post_init__(self) -> None:
         for name, value, most in (
@@ -64,6 +67,7 @@ class Groups:
             ("the exponent of zipf", self.exponent, MAX_EXPONENT),
             ("the seed of groups", self.seed, MAX_SEED),
             ("the rows of masked groups", self.tokens, MAX_ROWS),
+            ("the number of groups that have rows", self.used, self.count),
         ):
             if not 0 <= value <= most:
                 raise UsageError(f"{name} must be from 0 to {most:g}, got {value:g}")
@@ -90,10 +94,11 @@ class Groups:
         masked = " masked" * self.masked + (f"={self.tokens}" if self.tokens else "")
         if self.spread is Spread.LISTED:
             return ",".join(map(str, self.listed)) + masked
-        if self.spread is Spread.UNIFORM:
-            return f"{self.count} uniform{masked}"
+        is_uniform = self.spread is Spread.UNIFORM
+        spread = "uniform" if is_uniform else f"zipf={self.exponent:g}"
+        used = f" used={self.used}" if self.used else ""
         seed = f" seed={self.seed}" if self.seed else ""
-        return f"{self.count} zipf={self.exponent:g}{seed}{masked}"
+        return f"{self.count} {spread}{used}{seed}{masked}"
 
     @staticmethod
     def parse(text: str) -> "Groups":
@@ -153,12 +158,13 @@ class Groups:
 def _spread_rows(groups: Groups, total: int) -> tuple[int, ...]:
     """The whole numbers nearest to the shares: the largest remainders are rounded up."""
     ranks = list(range(1, groups.count + 1))
-    if groups.spread is Spread.ZIPF:
+    if groups.spread is Spread.ZIPF or groups.used:
         # random() alone is promised to give the same numbers in every version of Python.
         drawn = random.Random(groups.seed)
         keys = [drawn.random() for _ in ranks]
         ranks.sort(key=lambda rank: keys[rank - 1])
-    weights = [rank**-groups.exponent for rank in ranks]
+    used = groups.used or groups.count
+    weights = [rank**-groups.exponent if rank <= used else 0.0 for rank in ranks]
     whole = math.fsum(weights)
     shares = [total * weight / whole for weight in weights]
     rows = [math.floor(share) for share in shares]
@@ -185,12 +191,20 @@ def _parsed(text: str) -> Groups:
         raise UsageError(
             f"{_FORMS}, or the rows of each of two or more (4,0,17,128), got {text!r:.80}"
         )
-    tokens = int(drawn["tokens"] or 0)
-    plain = Groups(int(drawn["count"]), masked=bool(drawn["masked"]), tokens=tokens)
-    if drawn["exponent"] is None or float(drawn["exponent"]) == 0.0:
-        return plain
-    exponent, seed = float(drawn["exponent"]), int(drawn["seed"] or 0)
-    return replace(plain, spread=Spread.ZIPF, exponent=exponent, seed=seed)
+    exponent = float(drawn["exponent"] or 0)
+    used, seed, tokens = (int(drawn[name] or 0) for name in ("used", "seed", "tokens"))
+    if drawn["seed"] and not (used or drawn["exponent"]):
+        raise UsageError(f"{_FORMS}; rows that are spread evenly over all groups have no seed")
+    draws = exponent > 0 or used > 0
+    return Groups(
+        int(drawn["count"]),
+        Spread.ZIPF if exponent else Spread.UNIFORM,
+        exponent,
+        seed if draws else 0,
+        masked=bool(drawn["masked"]),
+        tokens=tokens,
+        used=used,
+    )
 
 
 NONE = Groups()

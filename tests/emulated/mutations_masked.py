@@ -3,10 +3,12 @@ own; see mutations_groups.py.
 """
 
 from mutations import Base, Mutation
+from mutations_direct import TILE as SKINNY
 from mutations_groups import MMA, PERSISTENT
 
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.verify.edge_cases import GROUP_SHAPES, grouped
 
@@ -27,6 +29,11 @@ def gated(layout: Layout, side: int) -> Problem:
     tile = (side, side, min(side, 64))
     found = grouped(EDGES.problem(tile, layout, DType.BF16), 0, tile)
     return found.with_epilogue(SWIGLU)
+
+
+def few_rows(groups: str, rows: int = 33, epilogue: Epilogue | None = None) -> Problem:
+    found = Problem(rows, 67, 344, Layout.NT, DType.BF16, ldc=69, groups=Groups.parse(groups))
+    return found if epilogue is None else found.with_epilogue(epilogue)
 
 
 MASKED_BASES: dict[str, Base] = {
@@ -54,11 +61,22 @@ MASKED_BASES: dict[str, Base] = {
         (masked(Layout.NT, 64, 0, BIAS.text), masked(Layout.NT, 64, 3, BIAS.text)),
         "gemm_wgmma",
     ),
+    # More groups than a warp has lanes, and several rows of tiles.
+    "groups of few rows": Base(
+        SKINNY | {"PREFETCH_A": 1},
+        (few_rows(f"0,0,9,{'0,' * 30}1,0,17,{'0,' * 30}3"),),
+        "gemm_skinny",
+    ),
+    "masked groups of few rows": Base(
+        SKINNY | {"SPLIT_K": 3, "PREFETCH_A": 0},
+        (few_rows("9,0,3,10,0 masked", rows=50, epilogue=BIAS),),
+        "gemm_skinny",
+    ),
     "SwiGLU of groups": Base(
         PERSISTENT | {"STORE_C": "tma"}, (gated(Layout.NT, 64),), "gemm_wgmma"
     ),
 }
-ONE, BY_MMA, GATED_MMA, THREADS, TMA, OVERLAPPED, GATED = MASKED_BASES
+ONE, BY_MMA, GATED_MMA, THREADS, TMA, OVERLAPPED, FEW, FEW_MASKED, GATED = MASKED_BASES
 
 MASKED_MUTATIONS: tuple[Mutation, ...] = (
     # Rows behind a group's count.
@@ -111,4 +129,20 @@ MASKED_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(GATED_MMA, "bias of the first group", "bias += (long long)group * N", "bias += 0"),
     Mutation(GATED_MMA, "B as of one column", "group * K * ldb", "group * K * ldb / 2"),
+    # Groups of which each lane looks at one.
+    Mutation(FEW, "the first groups alone", "first_group += 32", "first_group += 64"),
+    Mutation(FEW, "a group too early", "index < through", "index <= through"),
+    Mutation(FEW, "tiles of the group itself left out", "through - tiles, found", "through, found"),
+    Mutation(FEW, "tiles of groups before", "index -= __shfl_sync(0xffffffffu, through, 31);", ""),
+    Mutation(FEW, "a sum of fewer lanes", "step < 32; step *= 2", "step < 16; step *= 2"),
+    Mutation(FEW, "a lane adds its own", "own >= step ? before : 0", "before"),
+    Mutation(FEW, "rows past a group's", "M = __shfl_sync(0xffffffffu, end_row, found);", ""),
+    Mutation(FEW, "the first row of tiles", ", found) + index * BM", ", found)"),
+    Mutation(FEW, "B of the lane's number", "group = first_group + found", "group = found"),
+    Mutation(FEW, "a group past the last", "first_group + own < groups ?", "true ?"),
+    Mutation(
+        FEW_MASKED, "rows past the count", "first_row + counts[looked_at]", "first_row + capacity"
+    ),
+    Mutation(FEW_MASKED, "groups without room", "looked_at * capacity", "looked_at * counts[0]"),
+    Mutation(FEW_MASKED, "bias of the first group", ".of_group(group, N)", ".of_group(0, N)"),
 )

@@ -23,7 +23,12 @@ needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed"
 )
 
-FAMILIES = {"naive": DType.F32, "gemm_mma": DType.BF16, "gemm_wgmma": DType.BF16}
+FAMILIES = {
+    "naive": DType.F32,
+    "gemm_mma": DType.BF16,
+    "gemm_wgmma": DType.BF16,
+    "gemm_skinny": DType.BF16,
+}
 DIVIDING = ("gemm_mma",)
 FEW = 8
 BIAS = "relu(acc * scale[g] + bias[g, n])"

@@ -259,7 +259,11 @@ def num_rotated(problem: Problem, l2: CacheState, l2_bytes: int) -> int:
     """
     if l2 is not CacheState.ROTATE:
         return 1
-    num_sets = 1 + math.ceil(ROTATED_L2_SIZES * l2_bytes / input_bytes(problem))
+    read = input_bytes(problem)
+    if not problem.groups.is_none:
+        # Matrices of groups without rows do not pass through L2.
+        read = min(read, problem.moved_bytes)
+    num_sets = 1 + math.ceil(ROTATED_L2_SIZES * l2_bytes / read)
     if num_sets > MAX_ROTATED:
         raise UsageError(
             f"{problem.label} is too small for a rotating L2: {num_sets} copies of its matrices "
