@@ -1,10 +1,11 @@
 """autogemm finds the fastest GEMM kernel for your GPU and sizes, verifies it, and exports it.
 
 `gemm` multiplies arrays of PyTorch, CuPy and other libraries with tuned kernels, `grouped_gemm`
-rows of groups by a matrix each, `tune` searches for the fastest kernel of a problem, `best` looks
-up a stored result, and `forget` drops the choices of `gemm`; `record`, `patch` and
-`inductor_options` work on PyTorch programs and models. The command line (``autogemm tune``,
-``export``, ``db``) is a thin layer over the same packages; docs/architecture.md describes them.
+rows of groups by a matrix each, `grouped_gemm_tn` rows of groups by each other. `tune` searches for
+the fastest kernel of a problem, `best` looks up a stored result, and `forget` drops the choices of
+`gemm`; `record`, `patch` and `inductor_options` work on PyTorch programs and models. The command
+line (``autogemm tune``, ``export``, ``db``) is a thin layer over the same packages;
+docs/architecture.md describes them.
 """
 
 from autogemm.support.version import __version__
@@ -13,7 +14,7 @@ from autogemm.support.version import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from autogemm.programs import inductor_options, patch, record, unpatch
-    from autogemm.runtime import best, forget, gemm, grouped_gemm, tune
+    from autogemm.runtime import best, forget, gemm, grouped_gemm, grouped_gemm_tn, tune
 
 __all__ = [
     "__version__",
@@ -21,6 +22,7 @@ __all__ = [
     "forget",
     "gemm",
     "grouped_gemm",
+    "grouped_gemm_tn",
     "inductor_options",
     "patch",
     "record",

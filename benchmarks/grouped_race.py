@@ -43,7 +43,7 @@ def operands(problem: Problem) -> tuple[Any, Any, Any]:
     given = {"device": "cuda", "dtype": torch.bfloat16, "generator": made}
     x = torch.randn(problem.m, problem.k, **given)
     w = torch.randn(problem.groups.count, problem.n, problem.k, **given)
-    offsets = torch.tensor(problem.groups.offsets(problem.m), device="cuda", dtype=torch.int32)
+    offsets = torch.tensor(problem.groups.given(problem.m), device="cuda", dtype=torch.int32)
     return x, w, offsets
 
 

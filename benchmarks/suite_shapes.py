@@ -56,6 +56,13 @@ GROUPED_SHAPES = (
     "8192x4096x7168 groups=64 zipf=1.1 seed=1",
     "65536x7168x2048 groups=64 uniform",
 )
+# Tokens that decode, each over the same 8 of 128 experts; M is the rows of all, 8 a token. Experts
+# of Qwen3-30B-A3B and of DeepSeek-V3's width, up and down.
+MOE_DECODE_SHAPES = tuple(
+    f"{8 * tokens}x{expert} groups=128 uniform used=8"
+    for expert in ("1536x2048", "2048x768", "4096x7168", "7168x2048")
+    for tokens in (1, 8, 64)
+)
 # The public record of 1000 shapes has M, N and K each of these.
 CUBE_SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384)
 CUBE_LAW = (
@@ -91,6 +98,7 @@ NAMED: dict[str, tuple[str, Sequence[str]]] = {
     "layouts": ("KIND_layouts_LAYOUT", ("1024", "2048", "4096", "8192")),
     "batched": ("batched_KIND_LAYOUT", BATCHED_SHAPES),
     "grouped": ("grouped_KIND_LAYOUT", GROUPED_SHAPES),
+    "moe-decode": ("moe_decode_KIND_LAYOUT", MOE_DECODE_SHAPES),
     "swiglu": ("epilogue_swiglu_KIND_LAYOUT", GATED_SHAPES),
 }
 # Sizes of unseen shapes; a product of more multiply-adds than 8192 x 8192 x 4096 is drawn again.
@@ -128,6 +136,13 @@ def shape_of(problem: Problem) -> str:
     return " ".join(parts)
 
 
+def rows_of_each(problem: Problem) -> int:
+    """Return the rows of a product; of groups as many as those with rows have in the mean."""
+    if problem.groups.is_none:
+        return problem.m
+    return math.ceil(problem.used_rows / problem.groups.num_used(problem.m))
+
+
 def unseen_shapes(count: int, seed: int) -> tuple[str, ...]:
     """Draw shapes by `LAW`: the same ones for a seed, on every machine."""
     rng = random.Random(seed)
@@ -161,8 +176,8 @@ class Suite:
 
     @property
     def counts_bytes(self) -> bool:
-        """Whether the memory's speed is what counts: few rows of each problem."""
-        return all(problem.m <= MOST_FEW_ROWS for problem in self.problems)
+        """Whether the memory's speed is what counts: few rows of each problem, or each group."""
+        return all(rows_of_each(problem) <= MOST_FEW_ROWS for problem in self.problems)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -20,7 +20,8 @@ _IN_KERNEL = {"acc": "accum", "c": "old_c", "alpha": "with.alpha", "beta": "with
 class FusedInput:
     """An input: its name, the kernel's argument, its C++ type there, its index in C++, and the
     function that makes a float of an element (empty: none is needed). ``format_code`` is that of
-    its type; ``value`` replaces a single value where kernels are verified.
+    its type; ``value`` replaces a single value where kernels are verified. ``step`` leads to the
+    elements of a group in C++, empty where groups share them.
     """
 
     name: str
@@ -32,6 +33,7 @@ class FusedInput:
     index: str
     conversion: str
     value: str
+    step: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Fused:
     reads_c: bool
     has_matrix: bool
     """Whether an input or the second output has a row for each row of C."""
+    of_groups: bool
+    """Whether an input has elements for each group."""
     fields: tuple[str, ...]
     """The kernel's arguments of which the struct is made, in order."""
 
@@ -104,6 +108,7 @@ def fused_of(problem: Problem) -> Fused | None:
         reads_beta=epilogue.reads("beta"),
         reads_c=epilogue.reads("c"),
         has_matrix=has_matrix,
+        of_groups=epilogue.is_of_groups,
         fields=(
             *factors,
             *(one.argument for one in inputs),
@@ -156,7 +161,8 @@ def _input(one: EpilogueInput, dtype: DType, value: float) -> FusedInput:
     element = one.element(dtype)
     own = element is dtype.c
     conversion = "" if element is Element.F32 else f"{'float' if own else 'input'}_from_{element}"
-    indices = {"": "", "m": "m", "n": "n", "m, n": "place"}
+    # Those of a group's elements count from where these begin.
+    indices = {"": "", "m": "m", "n": "n", "m, n": "place", "g": "0", "g, n": "n"}
     return FusedInput(
         name=one.name,
         label=one.label,
@@ -167,6 +173,7 @@ def _input(one: EpilogueInput, dtype: DType, value: float) -> FusedInput:
         index=indices[one.axes],
         conversion=conversion,
         value=_float_literal(value),
+        step={"g": "group", "g, n": "(long long)group * N"}.get(one.axes, ""),
     )
 
 

@@ -16,7 +16,7 @@ CONTEXT_NAMES = frozenset(
     {
         *("family", "config", "derived", "layout", "trans_a", "trans_b"),
         *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature", "fused"),
-        *("batched", "grouped"),
+        *("batched", "grouped", "masked", "divides_k"),
     }
 )
 
@@ -28,7 +28,21 @@ _BATCH = """\
 // the operand.
 //
 """
+# As it, where groups divide K.
+_DIVIDED = """\
+// Rows of A and B, as stored, belong to groups: {rows}
+// Each group has a product and a C of its own, one behind the other.
+//
+"""
+_MASKED_RANGE = "each has K / groups of them, of which the\n// first counts[g] are multiplied."
+_RANGE = "offsets[g] is the first of group g,\n// offsets[g + 1] the one behind its last."
 # As it, where rows belong to groups.
+_MASKED_GROUPS = """\
+// Rows of A and C belong to groups, each of which has M / groups of them: the first counts[g] are
+// those of group g. Each group has a B of its own, one behind the other. Other rows are left as
+// they are.
+//
+"""
 _GROUPS = """\
 // Rows of A and C belong to groups: offsets[g] is the first of group g, offsets[g + 1] the one
 // behind its last. Each group has a B of its own, one behind the other. Rows of no group are left
@@ -58,7 +72,9 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
         "signature": signature_of(family, config, problem),
         "fused": fused_of(problem),
         "batched": not problem.batch.is_one,
-        "grouped": not problem.groups.is_none,
+        "grouped": not (problem.groups.is_none or problem.divides_k),
+        "divides_k": problem.divides_k,
+        "masked": problem.groups.masked,
     }
 
 
@@ -93,8 +109,10 @@ def _has_epilogue(text: str, fused: Fused) -> bool:
 
 def _introduction(problem: Problem) -> str:
     """What stands before the formula where there are several products."""
+    if problem.divides_k:
+        return _DIVIDED.format(rows=_MASKED_RANGE if problem.groups.masked else _RANGE)
     if not problem.groups.is_none:
-        return _GROUPS
+        return _MASKED_GROUPS if problem.groups.masked else _GROUPS
     return "" if problem.batch.is_one else _BATCH
 
 

@@ -104,7 +104,7 @@ class RawBuffer(ctypes.Structure):
 
     _fields_ = (
         *_uint64("offset", "words", "pitch"),
-        *_uint32("columns", "stride", "misalign", "readable", "rows", "group_rows"),
+        *_uint32("columns", "stride", "misalign", "readable", "rows", "group_rows", "counts"),
     )
 
 
@@ -187,7 +187,8 @@ class Buffer:
 
     The kernel finds its rows ``pitch`` elements apart, ``stride`` where that is 0. Between rows
     that are farther than ``stride`` lies address space that is reserved and holds nothing. The
-    first ``rows`` of every ``group_rows`` are valid, all where that is 0.
+    first ``rows`` of every ``group_rows`` are valid, all where that is 0; with ``has_counts`` as
+    many as the last buffer says.
     """
 
     data: Stored
@@ -198,6 +199,7 @@ class Buffer:
     pitch: int = 0
     rows: int = 0
     group_rows: int = 0
+    has_counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +325,7 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
         raw.pitch = words * (buffer.pitch or buffer.stride)
         raw.misalign, raw.readable = buffer.misalign_bytes, buffer.readable
         raw.rows, raw.group_rows = buffer.rows, buffer.group_rows
+        raw.counts = len(buffers) - 1 if buffer.has_counts else 0
         offset = _page(offset + buffer.data.nbytes)
     header.num_passes = 2 if plan.workspace_bytes and not header.trace_capacity else 1
     header.first_c_offset = offset

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.kernel import Extra
 from autogemm.model.problem import Problem
+from autogemm.model.signature import COUNTS, OFFSETS
 
 Floats = npt.NDArray[np.float32]
 Stored = npt.NDArray[Any]
@@ -124,6 +125,19 @@ def neutral_array(extra: Extra, dtype: DType) -> Stored:
     return stored(np.full(extra.count, extra.neutral), element)
 
 
-def first_rows(problem: Problem) -> Stored:
-    """Where the rows of groups begin, as kernels read it."""
-    return np.array(problem.groups.offsets(problem.m), np.int32)
+def arrays_of_groups(problem: Problem) -> dict[str, Stored]:
+    """Where the rows of groups are, as kernels read it, by the name of the argument; nothing where
+    there are no groups.
+    """
+    if problem.groups.is_none:
+        return {}
+    name = COUNTS if problem.groups.masked else OFFSETS
+    return {name: np.array(problem.groups.given(problem.grouped_rows), np.int32)}
+
+
+def used_rows(problem: Problem) -> npt.NDArray[np.intp]:
+    """The numbers of the rows of a C that are computed: all, or those that belong to a group."""
+    if problem.groups.is_none or problem.divides_k:
+        return np.arange(problem.m)
+    ranges = problem.groups.ranges(problem.m)
+    return np.concatenate([np.arange(first, end) for first, end in ranges])

@@ -11,6 +11,7 @@ from typing import Self
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.formula import (
     HALVES,
+    INDICES,
     INTERLEAVED,
     MAX_LENGTH,
     OUTPUT_AXES,
@@ -73,9 +74,9 @@ class EpilogueInput:
         """The element type in a problem of those types."""
         return self.declared or (dtype.c if self.axes else Element.F32)
 
-    def shape(self, m: int, n: int) -> tuple[int, ...]:
-        """The shape for a C of M rows and N columns; () for one value."""
-        extents = {"m": m, "n": n}
+    def shape(self, m: int, n: int, groups: int = 0) -> tuple[int, ...]:
+        """The shape for a C of M rows and N columns, with so many groups; () for one value."""
+        extents = {"m": m, "n": n, "g": groups}
         return tuple(extents[axis] for axis in self.axes.split(", ") if axis)
 
     @property
@@ -160,6 +161,11 @@ class Epilogue:
         return self.gate is Gate.NONE and self.output is None
 
     @property
+    def is_of_groups(self) -> bool:
+        """Whether an input has elements for each group."""
+        return any("g" in one.axes for one in self.inputs)
+
+    @property
     def inputs(self) -> tuple[EpilogueInput, ...]:
         """The inputs of the user's, in the order of the text."""
         if self.is_plain:
@@ -175,11 +181,11 @@ class Epilogue:
         """The inputs, and behind them the second output where there is one."""
         return self.inputs if self.output is None else (*self.inputs, self.output)
 
-    def input_bytes(self, m: int, n: int, dtype: DType) -> int:
+    def input_bytes(self, m: int, n: int, dtype: DType, groups: int = 0) -> int:
         """Bytes of all arrays that it reads beside A, B and C."""
         total = 0
         for one in self.inputs:
-            rows, columns = (*one.shape(m, n), 1, 1)[:2]
+            rows, columns = (*one.shape(m, n, groups), 1, 1)[:2]
             total += rows * columns * one.element(dtype).size_bytes
         return total
 
@@ -233,7 +239,7 @@ def _checked(text: str) -> Formula:
             axes["acc"] = ""
             continue
         if one.axes in (HALVES[1], *INTERLEAVED):
-            raise _wrong(text, one.name, f"{one.name}: an index is [m], [n] or [m, n]")
+            raise _wrong(text, one.name, f"{one.name}: {INDICES}")
         if axes.setdefault(one.name, one.axes) != one.axes:
             raise _wrong(text, one.name, f"{one.name} is read with two different indices")
         if one.name in BUILT_IN:

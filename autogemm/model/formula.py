@@ -22,7 +22,8 @@ FUNCTIONS = {
     "clamp": 3,
 }
 # Indices that an array may have, as they are written.
-AXES = ("m", "n", "m, n")
+AXES = ("m", "n", "m, n", "g", "g, n")
+INDICES = "an index is [m], [n] or [m, n], of groups [g] or [g, n]"
 # That of a second output.
 OUTPUT_AXES = "m, n"
 # Columns of a product that is twice as wide as C, of which an element of C takes two.
@@ -340,7 +341,7 @@ class _Parser:
         self._expect("]")
         axes = " ".join(words).replace(" ,", ",")
         if axes not in (*AXES, *HALVES, *INTERLEAVED):
-            rule = "an index is [m], [n] or [m, n]"
+            rule = INDICES
             if name.text == "acc":
                 rule = (
                     "of two columns acc has the index [n] and [n + N], or [2 * n] and [2 * n + 1]"

@@ -87,7 +87,7 @@ class Extra:
 class LaunchPlan:
     """The launches that make one GEMM, in order, and what their arguments are made of: the device
     workspace that they share, tensor maps, a family's own arguments, and whether they take a batch
-    or groups.
+    or groups, masked or not.
     """
 
     launches: tuple[Launch, ...]
@@ -96,6 +96,7 @@ class LaunchPlan:
     extras: tuple[Extra, ...] = ()
     batched: bool = False
     grouped: bool = False
+    masked: bool = False
 
     @property
     def arrays(self) -> tuple[Extra, ...]:
@@ -111,6 +112,7 @@ class LaunchPlan:
             tensor_maps=[one.name for one in self.tensor_maps],
             batched=self.batched,
             grouped=self.grouped,
+            masked=self.masked,
         )
 
     @property

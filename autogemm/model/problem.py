@@ -43,8 +43,9 @@ class Problem:
     gated, op(B) has 2 N columns, of which two make one of C.
     With a ``batch`` there are several such products, of the same sizes, in one launch.
     With ``groups`` the rows of A and C belong to groups, one group's behind the other's, and each
-    group has a B of its own, one behind the other without a gap; rows behind the last group's are
-    left as they are.
+    group has a B of its own, one behind the other without a gap; rows of no group are left as they
+    are. In layout tn the rows of A and B as stored belong to groups, which divide K: each group has
+    a C of its own, one behind the other without a gap.
     A leading dimension of 0 means packed and is replaced by the number of columns stored.
     Raises UsageError for a size below 1, a leading dimension below its number of columns, matrices
     of a batch that overlap, groups of a problem that cannot have them, an alpha or beta that the
@@ -97,7 +98,7 @@ class Problem:
         self.dtype.require_factors(self.alpha, self.beta)
 
     def _check_groups(self) -> None:
-        if self.layout.trans_a:
+        if self.layout is Layout.TT:
             raise UsageError(
                 f"groups are rows of A as it is stored: layout {self.layout} has them as columns"
             )
@@ -108,9 +109,21 @@ class Problem:
                 f"{self.epilogue.output.label} is written for one product: leave out the groups "
                 f"{self.groups}, or {self.epilogue.output.name}"
             )
-        if self.used_rows > self.m:
+        groups, rows, name = self.groups, self.grouped_rows, "K" if self.divides_k else "M"
+        if groups.masked and rows % groups.count:
             raise UsageError(
-                f"groups {self.groups} have {self.used_rows} rows, which is more than M = {self.m}"
+                f"{groups.count} masked groups have as many rows each: {name} = {rows} is no "
+                f"multiple of {groups.count}"
+            )
+        if groups.used_rows(rows) > rows:
+            raise UsageError(
+                f"groups {groups} have {groups.used_rows(rows)} rows, which is more than {name} = "
+                f"{rows}"
+            )
+        if groups.masked and max(groups.rows(rows)) > rows // groups.count:
+            raise UsageError(
+                f"groups {groups} have room for {rows // groups.count} rows each ({name} / "
+                f"{groups.count})"
             )
 
     def _check_epilogue(self) -> None:
@@ -120,10 +133,20 @@ class Problem:
                     f"{name}={getattr(self, name):g} has no effect: the epilogue {self.epilogue} "
                     f"does not read {name}"
                 )
+        of_groups = [one.label for one in self.epilogue.arrays if "g" in one.axes]
+        if of_groups and (self.groups.is_none or self.divides_k):
+            raise UsageError(
+                f"{of_groups[0]} has the group of a row as its index: give groups in nn or nt"
+            )
         if self.epilogue.num_columns > 1 and not self.batch.is_one:
             raise UsageError(
                 f"the epilogue {self.epilogue} takes two columns of one product: "
                 f"leave out the batch of {self.batch.count}"
+            )
+        if self.epilogue.num_columns > 1 and self.divides_k:
+            raise UsageError(
+                f"the epilogue {self.epilogue} takes two columns of one product, and the groups "
+                f"{self.groups} have one each in layout {self.layout}: use layout nn or nt"
             )
         if self.epilogue.output is not None:
             self._check_output(self.epilogue.output)
@@ -203,15 +226,45 @@ class Problem:
         return (a, b, c)
 
     @property
+    def divides_k(self) -> bool:
+        """Whether groups divide K: each has a range of it, and a C of its own."""
+        return not self.groups.is_none and self.layout.trans_a
+
+    @property
+    def grouped_rows(self) -> int:
+        """Rows that groups divide: M, or K where they divide that."""
+        return self.k if self.divides_k else self.m
+
+    def regrouped(self, rows: int, groups: Groups) -> Self:
+        """The problem with so many rows that these groups divide."""
+        if self.layout.trans_a:
+            return replace(self, k=rows, groups=groups)
+        return replace(self, m=rows, groups=groups)
+
+    @property
+    def num_products(self) -> int:
+        """How many C there are, M rows each."""
+        return self.num_matrices[2]
+
+    @property
     def used_rows(self) -> int:
-        """Rows of C that are computed: all, or those that belong to a group."""
-        return self.m if self.groups.is_none else self.groups.used_rows(self.m)
+        """Rows of a C that are computed: all, or those that belong to a group."""
+        if self.groups.is_none or self.divides_k:
+            return self.m
+        return self.groups.used_rows(self.m)
+
+    @property
+    def used_k(self) -> int:
+        """Length of the dot products; of groups that divide K that of all of them."""
+        return self.groups.used_rows(self.k) if self.divides_k else self.k
 
     @property
     def stacked_rows(self) -> tuple[int, int, int]:
         """Rows of A, B and C as stored, from the first product's or group's first to the last one's
         last.
         """
+        if self.divides_k:
+            return (self.k, self.k, self.groups.count * self.m)
         if not self.groups.is_none:
             return (self.m, self.groups.count * self.b_shape[0], self.m)
         between = self.batch.count - 1
@@ -222,7 +275,11 @@ class Problem:
 
     @property
     def num_matrices(self) -> tuple[int, int, int]:
-        """How many A, B and C there are: 1 where all products share it, a B for each group."""
+        """How many A, B and C there are: 1 where all products share it; for each group a B, or a C
+        where groups divide K.
+        """
+        if self.divides_k:
+            return (1, 1, self.groups.count)
         if not self.groups.is_none:
             return (1, self.groups.count, 1)
         a, b, c = (self.batch.count if rows else 1 for rows in self.batch_rows)
@@ -236,9 +293,10 @@ class Problem:
     @property
     def flops(self) -> int:
         """Multiply and add counted separately: 2 * M * N * K of each product, twice that of a gated
-        one; M without the rows that belong to no group.
+        one; M or K without the rows that belong to no group.
         """
-        return 2 * self.used_rows * self.n * self.k * self.epilogue.num_columns * self.batch.count
+        each = 2 * self.used_rows * self.n * self.used_k * self.epilogue.num_columns
+        return each * self.batch.count
 
     @property
     def operand_bytes(self) -> int:
@@ -253,10 +311,10 @@ class Problem:
         output written, each element once; nothing for groups without rows.
         """
         a, b, c = self.num_matrices
-        if not self.groups.is_none:
+        if not (self.groups.is_none or self.divides_k):
             b = self.groups.num_used(self.m)
-        inputs = self.k * (a * self.used_rows + b * self.n * self.epilogue.num_columns)
-        own = self.epilogue.input_bytes(self.used_rows, self.n, self.dtype)
+        inputs = self.used_k * (a * self.used_rows + b * self.n * self.epilogue.num_columns)
+        own = self.epilogue.input_bytes(self.used_rows, self.n, self.dtype, self.groups.count)
         own += self.epilogue.output_bytes(self.m, self.n, self.dtype)
         result = c * self.used_rows * self.n * self.dtype.c.size_bytes
         return inputs * self.dtype.ab.size_bytes + result + own

@@ -147,23 +147,24 @@ class Signature:
         return ", ".join(texts)
 
 
-def gemm_signature(
+def gemm_signature(  # noqa: PLR0913  # each kind of argument that some have
     extras: Sequence[Argument] = (),
     *,
     workspace: bool = False,
     tensor_maps: Sequence[str] = (),
     batched: bool = False,
     grouped: bool = False,
+    masked: bool = False,
 ) -> Signature:
     """The signature of a GEMM's kernels: the problem's arguments, those of a batch or of groups
     where there are any, a family's own ones, then the workspace and the tensor maps where there are
-    any.
+    any. ``masked`` groups have counts in place of offsets.
     """
     return Signature(
         (
             *_GEMM,
             *(_BATCH if batched else ()),
-            *(_GROUPS if grouped else ()),
+            *((_NUM_GROUPS, _COUNTS if masked else _OFFSETS) if grouped else ()),
             *extras,
             *([_WORKSPACE] if workspace else []),
             *(Argument(name, ArgumentKind.TENSOR_MAP, "tiles for TMA") for name in tensor_maps),
@@ -224,11 +225,13 @@ _BATCH = (
     *(_rows_of(name) for name in ("A", "B", "C")),
 )
 BATCH_NAMES = tuple(argument.name for argument in _BATCH)
-GROUPS, OFFSETS = "groups", "offsets"
+GROUPS, OFFSETS, COUNTS = "groups", "offsets", "counts"
 _FIRST_ROWS = "the first row of each group in A and C, then the one behind the last group's"
-_GROUPS = (
-    Argument(GROUPS, ArgumentKind.GROUPS, "groups of rows, each with a B of its own"),
-    Argument(OFFSETS, ArgumentKind.GROUPS, _FIRST_ROWS, is_array=True, is_const=True),
+_OWN_ROWS = "how many rows of each group belong to it; groups begin M / groups rows apart"
+_NUM_GROUPS = Argument(GROUPS, ArgumentKind.GROUPS, "groups of rows, each with a B of its own")
+_OFFSETS, _COUNTS = (
+    Argument(name, ArgumentKind.GROUPS, doc, is_array=True, is_const=True)
+    for name, doc in ((OFFSETS, _FIRST_ROWS), (COUNTS, _OWN_ROWS))
 )
 _ZEROED = "device memory, zero at its first use"
 _WORKSPACE = Argument("workspace", ArgumentKind.WORKSPACE, _ZEROED, Element.F32, is_array=True)

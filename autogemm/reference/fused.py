@@ -94,5 +94,10 @@ def _columns(problem: Problem, sums: Bounded) -> dict[str, Bounded]:
 
 def _placed(values: Doubles, axes: str, problem: Problem) -> Doubles:
     """The values with one axis for rows and one for columns of C."""
+    if "g" in axes:
+        of_row = np.zeros(problem.m, np.intp)
+        for group, (first, end) in enumerate(problem.groups.ranges(problem.m)):
+            of_row[first:end] = group
+        return values.reshape(problem.groups.count, -1)[of_row]
     shapes = {"": (1, 1), "m": (-1, 1), "n": (1, -1), "m, n": (problem.m, problem.n)}
     return values.reshape(shapes[axes])

@@ -1,6 +1,5 @@
 """Inputs for a run, the reference for C, and the differences from it."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from autogemm.model.elements import (
     not_a_number,
     rounded,
     stored,
+    used_rows,
 )
 from autogemm.model.epilogue import sum_exponent
 from autogemm.model.kernel import Extra, LaunchPlan
@@ -153,7 +153,10 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     before = c if problem.reads_c else np.full_like(c, np.nan)
     near = with_near_rows(problem)
     rows_a, rows_b, rows_c = problem.batch_rows
-    used = slice(problem.used_rows)
+    used = used_rows(problem)
+    if problem.groups.masked or problem.divides_k:
+        # Rows of no group lie among the others, and are multiplied by nothing.
+        _forget_unused(problem, a, b)
     return Inputs(
         _stored(a, rows_a, near.lda, dtype.ab),
         _stored(b, rows_b, near.ldb, dtype.ab),
@@ -253,7 +256,7 @@ def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
     bits = np.dtype(f"u{problem.dtype.c.size_bytes}")
     before, after = (_rows(x, problem).view(bits).copy() for x in (inputs.c, c))
     for rows in (before, after):
-        rows[:, : problem.used_rows, : problem.n] = 0
+        rows[:, used_rows(problem), : problem.n] = 0
     changed = int(np.count_nonzero(before != after))
     if not wrong.any():
         return Comparison(worst, 0, None, padding_changed=changed)
@@ -324,10 +327,23 @@ def _dot(problem: Problem, op_a: Doubles, op_b: Doubles) -> Doubles:
     if problem.groups.is_none:
         dots: Doubles = op_a @ op_b
         return dots
-    dots = np.zeros((1, problem.m, problem.n))
-    for group, (first, end) in enumerate(itertools.pairwise(problem.groups.offsets(problem.m))):
-        dots[0, first:end] = op_a[0, first:end] @ op_b[group]
+    count, ranges = problem.num_products, problem.groups.ranges(problem.grouped_rows)
+    dots = np.zeros((count, problem.m, op_b.shape[2]))
+    for group, (first, end) in enumerate(ranges):
+        if problem.divides_k:
+            dots[group] = op_a[0, :, first:end] @ op_b[0, first:end]
+        else:
+            dots[0, first:end] = op_a[0, first:end] @ op_b[group]
     return dots
+
+
+def _forget_unused(problem: Problem, *operands: Floats) -> None:
+    """NaN in place of rows of A, or of A and B as stored, that belong to no group."""
+    unused = np.ones(problem.grouped_rows, np.bool_)
+    for first, end in problem.groups.ranges(problem.grouped_rows):
+        unused[first:end] = False
+    for operand in operands if problem.divides_k else operands[:1]:
+        operand[0, unused] = np.nan
 
 
 def _make_extreme(
@@ -398,7 +414,7 @@ def _rows(c: Stored, problem: Problem) -> Stored:
     """C as [products, rows of each with the gap behind it, ldc]; what the last one does not have of
     padding and gap is NaN.
     """
-    shape = (problem.batch.count, problem.batch_rows[2], problem.ldc)
+    shape = (problem.num_products, problem.batch_rows[2], problem.ldc)
     padded = not_a_number(math.prod(shape), problem.dtype.c)
     padded[: c.size] = c
     return padded.reshape(shape)
@@ -406,4 +422,4 @@ def _rows(c: Stored, problem: Problem) -> Stored:
 
 def _elements(c: Stored, problem: Problem) -> Floats:
     """C without padding and gaps, [products, M, N]; without rows of no group."""
-    return loaded(_rows(c, problem)[:, : problem.used_rows, : problem.n].copy(), problem.dtype.c)
+    return loaded(_rows(c, problem)[:, used_rows(problem), : problem.n].copy(), problem.dtype.c)

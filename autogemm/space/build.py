@@ -59,10 +59,9 @@ def build_space(
             f"a launch of {family.name} makes one product, not {problem.label}; choose another "
             "family or leave out --batch"
         )
-    if not (problem.groups.is_none or family.takes_groups):
+    if reason := family.refuses_groups(problem):
         raise EmptySpaceError(
-            f"{family.name} has one B for all rows, not {problem.label}; choose another family or "
-            "leave out --groups"
+            f"{reason}, not {problem.label}; choose another family or leave out --groups"
         )
     radix = Radix(narrowed(family, fix))
     if radix.count > MAX_RAW:

@@ -77,8 +77,8 @@ def broken_constraints(
         return [f"dtype {problem.dtype}: {family.name} has kernels for {known}"]
     if not (problem.batch.is_one or family.takes_batches):
         return [f"batch {problem.batch}: a launch of {family.name} makes one product"]
-    if not (problem.groups.is_none or family.takes_groups):
-        return [f"groups {problem.groups}: {family.name} has one B for all rows"]
+    if reason := family.refuses_groups(problem):
+        return [f"groups {problem.groups}: {reason}"]
     given.update(device_values(device))
     broken = []
     failure: FamilyError | None = None
@@ -182,6 +182,7 @@ def launch_plan(
     )
     workspace_bytes = number(family.workspace_bytes, 0)
     stacks = {"batched": not problem.batch.is_one, "grouped": not problem.groups.is_none}
+    stacks["masked"] = problem.groups.masked
     return LaunchPlan(launches, workspace_bytes, tensor_maps, extras, **stacks)
 
 

@@ -29,7 +29,7 @@ MAX_VALUE = 2**31 - 1
 PROBLEM_NAMES = (
     *EXTENT_NAMES,
     *("trans_a", "trans_b", "bytes_ab", "bytes_c", "dtype_ab", "dtype_c", "gate", "batch"),
-    "groups",
+    *("groups", "divides_k"),
 )
 PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c", "gate"})
 DEVICE_NAMES = tuple(f"device.{name}" for name in FACTS)
@@ -343,6 +343,19 @@ class Family:
         """Whether rows may belong to groups: its grid has room for a last tile of each."""
         return self._counts("groups")
 
+    @property
+    def divides_k(self) -> bool:
+        """Whether groups may divide K: its grid counts them as products."""
+        return self._counts("divides_k")
+
+    def refuses_groups(self, problem: Problem) -> str:
+        """Why it has no kernel for the problem's groups; empty where it has, or there are none."""
+        if problem.groups.is_none:
+            return ""
+        if problem.divides_k and not self.divides_k:
+            return f"{self.name} has no groups that divide K, as in layout {problem.layout}"
+        return "" if self.takes_groups else f"{self.name} has one B for all rows"
+
     def _counts(self, name: str) -> bool:
         return any(name in extent.names for launch in self.launch for extent in launch.grid)
 
@@ -399,6 +412,7 @@ def specialised_values(problem: Problem) -> dict[str, Value]:
     return {
         **({"batch": 1} if problem.batch.is_one else {}),
         **({"groups": 0} if problem.groups.is_none else {}),
+        "divides_k": int(problem.divides_k),
         "trans_a": int(problem.layout.trans_a),
         "trans_b": int(problem.layout.trans_b),
         "bytes_ab": dtype.ab.size_bytes,

@@ -70,4 +70,5 @@ def signature_of(family: Family, config: Config, problem: Problem) -> Signature:
         tensor_maps=[rule.name for rule in family.tensor_maps if family.value_of(rule.when, given)],
         batched=not problem.batch.is_one,
         grouped=not problem.groups.is_none,
+        masked=problem.groups.masked,
     )

@@ -7,7 +7,7 @@ from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import ArgumentRule, Family
 
 # The number of elements of an input, by its index.
-_EXTENTS = {"m": "M", "n": "N", "m, n": "M * N"}
+_EXTENTS = {"m": "M", "n": "N", "m, n": "M * N", "g": "groups", "g, n": "groups * N"}
 PREFIX = "epilogue_"
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from autogemm.model.config import Config
+from autogemm.model.groups import Groups
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.space.build import build_space
@@ -108,7 +109,9 @@ def _without_edges(config: Config, problem: Problem) -> Problem:
     )
     if (m, n, k) == sizes:
         return problem
-    whole = Problem(m, n, k, problem.layout, problem.dtype)
+    # Rules count groups, however rows are spread.
+    groups = Groups(problem.groups.count)
+    whole = Problem(m, n, k, problem.layout, problem.dtype, groups=groups)
     return whole.with_epilogue(problem.epilogue)
 
 

@@ -220,8 +220,12 @@ def count_cases(  # noqa: PLR0913, PLR0917  # as `planned_cases`
 
 def _batches(family: Family, epilogue: Epilogue) -> Batches:
     """Which cases have several products, or groups, where nothing else is said."""
+    if epilogue.is_of_groups:
+        return Batches.ALL_GROUPS
     if not (family.takes_batches and epilogue.takes_batches):
         return Batches.NONE
+    if family.divides_k:
+        return Batches.SOME_AND_DIVIDED
     return Batches.SOME_AND_GROUPS if family.takes_groups else Batches.SOME
 
 
@@ -239,15 +243,13 @@ def legal_case(family: Family, device: Device, case: Case, *, adapt: bool = True
 def cases_of_tuned(family: Family, config: Config, device: Device, *tuned_for: Problem) -> CaseSet:
     """Return the cases of a config as it was tuned: `cases_of` with no other in its stead."""
     dtype, epilogue = tuned_for[0].dtype, tuned_for[0].epilogue
-    batches = Batches.NONE if tuned_for[0].batch.is_one else Batches.ALL
-    batches = batches if tuned_for[0].groups.is_none else Batches.ALL_GROUPS
     return cases_of(
         *(family, config, device),
         adapt=False,
         dtype=dtype,
         tuned_for=tuned_for,
         epilogue=epilogue,
-        batches=batches,
+        batches=Batches.of(tuned_for[0]),
     )
 
 
@@ -347,17 +349,20 @@ def _smaller(problem: Problem) -> Iterator[Problem]:
 
     Rows keep their padding, so that alignment stays what it was.
     """
+    divided = "k" if problem.divides_k else "m"
     for name in ("m", "n", "k"):
-        extent = getattr(problem, name)
-        for less in dict.fromkeys((1, extent // 2, extent - 1)):
-            if 1 <= less < extent and name == "m":
-                yield replace(problem, m=less, groups=problem.groups.within(less))
-            elif 1 <= less < extent:
-                yield replace(problem, **{name: less})
+        extent, groups = getattr(problem, name), problem.groups
+        step = groups.count if name == divided and groups.masked else 1
+        for less in dict.fromkeys((step, extent // 2 // step * step, extent - step)):
+            if step <= less < extent:
+                if name == divided:
+                    yield problem.regrouped(less, groups.within(less))
+                else:
+                    yield replace(problem, **{name: less})
     if not problem.batch.is_one:
         yield problem.one_product
         yield replace(problem, batch=replace(problem.batch, count=problem.batch.count - 1))
-    if not problem.groups.is_none:
+    if not (problem.groups.is_none or problem.epilogue.is_of_groups):
         yield replace(problem, groups=NO_GROUPS)
     if problem.alpha != 1.0 or problem.beta != 0.0:
         yield replace(problem, alpha=1.0, beta=0.0)

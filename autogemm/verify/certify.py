@@ -208,7 +208,7 @@ def few_tiles(problem: Problem, tile: Tile, stages: int) -> Iterator[Problem]:
         alpha, beta = (-1.25, 0.5) if number % 2 else (problem.alpha, problem.beta)
         alpha, beta = problem.dtype.legal_factors(alpha, beta)
         found = replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
-        yield few_products(found.with_epilogue(problem.epilogue), problem, tile[0], number)
+        yield few_products(found, problem, tile, number).with_epilogue(problem.epilogue)
 
 
 def _is_same(family: Family, case: Case, source: KernelSource) -> bool:

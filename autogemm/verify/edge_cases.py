@@ -22,16 +22,42 @@ FAR_ROWS = 2**30 + 2**13
 FAR_WITHOUT_C = (Layout.NT, Layout.TN)
 
 
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Groups of the rows of A and C, or such as divide K; ``masked`` ones have a capacity."""
+
+    masked: bool = False
+    divides_k: bool = False
+
+    def layout(self, layout: Layout) -> Layout:
+        """The layout that such groups have: their rows are rows of A as it is stored."""
+        if self.divides_k:
+            return Layout.TN
+        return Layout.NT if layout.trans_b else Layout.NN
+
+
 class Batches(Enum):
     """Which edge cases have several products, or groups of rows: none, some shapes beside the
-    others, some of each, all several products, or all groups.
+    others, some of each (with groups that divide K or without), all several products, or all groups
+    of one kind.
     """
 
     NONE = auto()
     SOME = auto()
     SOME_AND_GROUPS = auto()
+    SOME_AND_DIVIDED = auto()
     ALL = auto()
-    ALL_GROUPS = auto()
+    ALL_GROUPS = Grouping()
+    ALL_MASKED = Grouping(masked=True)
+    ALL_DIVIDED = Grouping(divides_k=True)
+    ALL_DIVIDED_MASKED = Grouping(masked=True, divides_k=True)
+
+    @staticmethod
+    def of(problem: Problem) -> "Batches":
+        """Those of which all cases are as that problem."""
+        if problem.groups.is_none:
+            return Batches.NONE if problem.batch.is_one else Batches.ALL
+        return Batches(Grouping(problem.groups.masked, problem.divides_k))
 
 
 # Products of a case, and rows from the end of one's A, B and C to the beginning of the next one's;
@@ -62,14 +88,24 @@ GROUPINGS: tuple[tuple[tuple[int, int] | None, ...], ...] = (
 )
 
 
-def grouped(problem: Problem, number: int, tile_rows: int) -> Problem:
-    """The problem with its rows in groups, whose sizes are those of that grouping."""
-    left, rows = problem.m, []
+# Rows of each masked group behind the largest one's last, in turns.
+MASKED_GAPS = (3, 0)
+
+
+def grouped(problem: Problem, number: int, tile: Tile, masked: bool = False) -> Problem:
+    """The problem with its rows, or K in layout tn, in groups, whose sizes are those of that
+    grouping. Masked ones have room for the largest, and as much as it may lie behind it.
+    """
+    divides_k = problem.layout.trans_a
+    left, rows = problem.k if divides_k else problem.m, []
     for one in GROUPINGS[number % len(GROUPINGS)]:
-        wanted = left if one is None else max(0, one[0] * tile_rows + one[1])
+        wanted = left if one is None else max(0, one[0] * tile[2 if divides_k else 0] + one[1])
         rows.append(min(wanted, left))
         left -= rows[-1]
-    return replace(problem, groups=_listed(rows))
+    if not masked:
+        return replace(problem, groups=_listed(rows))
+    total = len(rows) * (max(*rows, 1) + MASKED_GAPS[number % len(MASKED_GAPS)])
+    return problem.regrouped(total, replace(_listed(rows), masked=True))
 
 
 def with_groups(problem: Problem, count: int) -> Problem:
@@ -101,7 +137,7 @@ class EdgeShape:
     run with variables that begin as garbage. ``fills``: K is at least so long that a pipeline is
     filled and goes on, which a source that no other shape needs would never be seen to do
     otherwise. ``more_n``: rows along N are so many elements longer than N. ``batched``: there are
-    several products; ``grouped``: rows belong to groups.
+    several products; ``groups``: rows belong to groups of that kind.
     """
 
     why: str
@@ -114,7 +150,7 @@ class EdgeShape:
     fills: bool = False
     more_n: int = 0
     batched: bool = False
-    grouped: bool = False
+    groups: Grouping | None = None
 
     def filling(self, k_tiles: int) -> "EdgeShape":
         """The shape for a pipeline that so many k_tiles fill."""
@@ -181,8 +217,22 @@ BATCH_SHAPES: tuple[EdgeShape, ...] = (
 
 # For kernels whose rows belong to groups, again another text.
 GROUP_SHAPES: tuple[EdgeShape, ...] = (
-    EdgeShape("groups with edges", (3, 5), (1, 8), (2, 1), 4, grouped=True, unset=(Layout.NN,)),
-    EdgeShape("groups, whole tiles of N and K", (4, 0), (1, 0), (3, 0), grouped=True),
+    EdgeShape(
+        "groups with edges", (3, 5), (1, 8), (2, 1), 4, groups=Grouping(), unset=(Layout.NN,)
+    ),
+    EdgeShape("groups, whole tiles of N and K", (4, 0), (1, 0), (3, 0), groups=Grouping()),
+    EdgeShape("masked groups with edges", (2, 5), (1, 8), (2, 1), 4, groups=Grouping(masked=True)),
+    EdgeShape("masked groups", (2, 0), (1, 0), (3, 0), groups=Grouping(masked=True)),
+)
+# For those of groups that divide K.
+DIVIDED_SHAPES: tuple[EdgeShape, ...] = (
+    EdgeShape(
+        *("groups of K with edges", (1, 3), (1, 8), (3, 5), 4),
+        groups=Grouping(divides_k=True),
+        unset=(Layout.TN,),
+    ),
+    EdgeShape("groups of K, whole tiles", (1, 0), (2, 0), (4, 0), groups=Grouping(divides_k=True)),
+    EdgeShape("masked groups of K", (1, 3), (1, 8), (2, 5), 4, groups=Grouping(True, True)),
 )
 
 # Alpha and beta, each of 1 and other numbers beside 0, 1 and other numbers. The first detects
@@ -227,8 +277,10 @@ def edge_shapes(schedule: Schedule, batches: Batches = Batches.NONE) -> tuple[Ed
         EdgeShape("rows 2^30 elements apart, edges", (1, 1), (1, 8), (k_tiles, 1), FAR),
         EdgeShape("rows 2^30 elements apart, whole tiles", (1, 0), (1, 0), (k_tiles, 0), FAR),
     )
-    own = BATCH_SHAPES if batches in (Batches.SOME, Batches.SOME_AND_GROUPS) else ()
-    own += GROUP_SHAPES if batches is Batches.SOME_AND_GROUPS else ()
+    with_groups = (Batches.SOME_AND_GROUPS, Batches.SOME_AND_DIVIDED)
+    own = BATCH_SHAPES if batches in (Batches.SOME, *with_groups) else ()
+    own += GROUP_SHAPES if batches in with_groups else ()
+    own += DIVIDED_SHAPES if batches is Batches.SOME_AND_DIVIDED else ()
     return (*chosen, *own, *far, *once.values())
 
 
@@ -299,14 +351,13 @@ def edge_cases(
 
     def problem(shape: EdgeShape, place: int, turn: int) -> Problem:
         layout = layouts[(place + turn) % len(layouts)]
-        of_groups = shape.grouped or batches is Batches.ALL_GROUPS
-        if of_groups:
-            # Groups are rows of A as it is stored.
-            layout = Layout.NT if layout.trans_b else Layout.NN
+        groups = batches.value if isinstance(batches.value, Grouping) else shape.groups
         scalars = SCALARS[(place + 3 * turn) % len(SCALARS)]
+        if groups is not None:
+            found = shape.problem(schedule.tile, groups.layout(layout), dtype, scalars)
+            of_groups = grouped(found, place + turn, schedule.tile, groups.masked)
+            return of_groups.with_epilogue(epilogue)
         found = shape.problem(schedule.tile, layout, dtype, scalars).with_epilogue(epilogue)
-        if of_groups:
-            return grouped(found, place + turn, schedule.tile[0])
         is_batch = shape.batched or batches is Batches.ALL
         return stacked(found, place + turn) if is_batch else found
 
@@ -356,7 +407,7 @@ def reduced(problem: Problem, tile: Tile, k_tiles: int = MOST_K_TILES) -> Proble
         least + (stride - least) % vector for least, stride in zip(columns, strides, strict=True)
     )
     found = replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=problem.alpha, beta=problem.beta)
-    return few_products(found.with_epilogue(problem.epilogue), problem, tile[0])
+    return few_products(found, problem, tile).with_epilogue(problem.epilogue)
 
 
 # So many products of a real problem, which are more than a wave where few blocks are launched.
@@ -365,12 +416,12 @@ MOST_PRODUCTS = 3
 MOST_GAP = 3
 
 
-def few_products(small: Problem, problem: Problem, tile_rows: int, number: int = 0) -> Problem:
+def few_products(small: Problem, problem: Problem, tile: Tile, number: int = 0) -> Problem:
     """The small problem with a batch of few products, with gaps and shared matrices where the given
     problem has them; or with few groups, those of that grouping.
     """
     if not problem.groups.is_none:
-        return grouped(small, number, tile_rows)
+        return grouped(small, number, tile, problem.groups.masked)
     pairs = zip(problem.batch_rows, problem.own_rows, small.own_rows, strict=True)
     rows = [small_own + min(rows - own, MOST_GAP) if rows else 0 for rows, own, small_own in pairs]
     return replace(small, batch=Batch(min(problem.batch.count, MOST_PRODUCTS), *rows))

@@ -14,11 +14,13 @@ from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.verify.edge_cases import GROUP_SHAPES, grouped
 
-EDGES, WHOLE = GROUP_SHAPES
-PLAIN_EDGES = grouped(EDGES.problem((16, 16, 8), Layout.NN, DType.F32), 0, 16)
-SHORT_EDGES = grouped(EDGES.problem((64, 64, 64), Layout.NT, DType.BF16, (0.5, -1.5)), 0, 64)
-ONE_TAKES_ALL = grouped(EDGES.problem((64, 64, 64), Layout.NN, DType.BF16), 2, 64)
-UNUSED_ROWS = grouped(WHOLE.problem((64, 64, 64), Layout.NT, DType.BF16), 1, 64)
+EDGES, WHOLE, _, _ = GROUP_SHAPES
+PLAIN_EDGES = grouped(EDGES.problem((16, 16, 8), Layout.NN, DType.F32), 0, (16, 16, 8))
+SHORT_EDGES = grouped(
+    EDGES.problem((64, 64, 64), Layout.NT, DType.BF16, (0.5, -1.5)), 0, (64, 64, 64)
+)
+ONE_TAKES_ALL = grouped(EDGES.problem((64, 64, 64), Layout.NN, DType.BF16), 2, (64, 64, 64))
+UNUSED_ROWS = grouped(WHOLE.problem((64, 64, 64), Layout.NT, DType.BF16), 1, (64, 64, 64))
 # Boxes that threads write stand between those of TMA, of which two are in flight.
 MANY_BOXES = Problem(137, 256, 64, Layout.NT, DType.BF16, groups=Groups.parse("65,72"))
 
@@ -27,7 +29,7 @@ MMA: dict[str, Value] = {
     **{"BM": 32, "BN": 32, "BK": 32, "WM": 16, "WN": 16, "STAGES": 2, "REG_STAGES": 1},
     **{"SWIZZLE": 1, "MMA_K": 16, "GROUP_M": 4, "MIN_BLOCKS": 1},
 }
-MMA_EDGES = grouped(EDGES.problem((32, 32, 32), Layout.NN, DType.BF16), 0, 32)
+MMA_EDGES = grouped(EDGES.problem((32, 32, 32), Layout.NN, DType.BF16), 0, (32, 32, 32))
 
 GROUP_BASES: dict[str, Base] = {
     "groups of one tile a block": Base({"BM": 16, "BN": 16, "TN": 2}, (PLAIN_EDGES,), "naive"),

@@ -9,10 +9,19 @@ import pytest
 from test_cuda_worker_on_cpu import OPTIONS
 
 from autogemm.model.config import Config
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
-from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
+from autogemm.model.kernel import (
+    Candidate,
+    CompiledKernel,
+    Extra,
+    KernelSource,
+    Launch,
+    LaunchPlan,
+)
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Outcome, Status
+from autogemm.space import epilogue_rules
 from autogemm.targets.cuda import CudaTarget
 
 pytestmark = [
@@ -118,3 +127,123 @@ def test_one_group_that_takes_all_is_the_plain_product(target: CudaTarget) -> No
     target.prepare(problem, OPTIONS)
     assert measured(target, candidate(problem)).status is Status.OK
     assert problem.flops == replace(problem, groups=Groups()).flops
+
+
+MASKED_KERNEL = """
+extern "C" int is_grouped = 1;
+extern "C" int num_arrays = 1;
+extern "C" int gemm_kernel(int M, int N, int K, float alpha, const float *A, int lda,
+                           const float *B, int ldb, float beta, float *C, int ldc,
+                           int groups, const int *counts, const float *bias) {
+    const long capacity = M / groups;
+    for (long g = 0; g < groups; ++g) {
+        for (long m = g * capacity; m < END; ++m) {
+            for (long n = 0; n < N; ++n) {
+                float sum = 0;
+                for (long k = 0; k < K; ++k) {
+                    sum = fmaf(A[m * lda + k], B[(g * K + k) * ldb + n], sum);
+                }
+                C[m * ldc + n] = sum + bias[OF * N + n];
+            }
+        }
+    }
+    return 0;
+}
+"""
+MASKED_RIGHT = {"END": "g * capacity + counts[g]", "OF": "g"}
+MASKED = Problem(
+    *(32, 17, 33),
+    ldc=19,
+    epilogue=Epilogue("acc + bias[g, n]"),
+    groups=Groups.parse("0,8,5,1 masked"),
+)
+MASKED_WRONG = {
+    "a row past the count": {"END": "g * capacity + counts[g] + (g == 2)"},
+    "a row of an empty group": {"END": "g * capacity + counts[g] + (g == 0)"},
+    "the last row left out": {"END": "g * capacity + counts[g] - (g == 1)"},
+    "bias of the first group": {"OF": "0"},
+    "bias of the next group": {"OF": "((g + 1) % groups)"},
+}
+
+DIVIDED_KERNEL = """
+extern "C" int is_grouped = 1;
+extern "C" int gemm_kernel(int M, int N, int K, float alpha, const float *A, int lda,
+                           const float *B, int ldb, float beta, float *C, int ldc,
+                           int groups, const int *offsets) {
+    for (long g = 0; g < groups; ++g) {
+        EMPTY
+        for (long m = 0; m < M; ++m) {
+            for (long n = 0; n < N; ++n) {
+                float sum = 0;
+                for (long k = offsets[g]; k < END; ++k) {
+                    sum = fmaf(A[k * lda + m], B[k * ldb + n], sum);
+                }
+                float &c = C[(OF * M + m) * ldc + n];
+                c = alpha * sum + (beta != 0 ? beta * c : 0.0f);
+            }
+        }
+    }
+    return 0;
+}
+"""
+DIVIDED_RIGHT = {"END": "offsets[g + 1]", "OF": "g", "EMPTY": ""}
+DIVIDED = Problem(
+    *(13, 17, 40, Layout.TN), ldc=19, alpha=1.5, beta=0.5, groups=Groups.parse("0,9,0,1,20")
+)
+DIVIDED_WRONG = {
+    "a row too few": {"END": "offsets[g + 1] - (g == 1)"},
+    "a row too many": {"END": "offsets[g + 1] + (g == 3)"},
+    "C of the first group": {"OF": "0"},
+    "an empty group left out": {"EMPTY": "if (offsets[g] == offsets[g + 1]) continue;"},
+}
+
+
+def planted(text: str, problem: Problem, edits: dict[str, str]) -> Candidate:
+    for name, formula in edits.items():
+        text = text.replace(name, formula)
+    source = KernelSource("plain", "", Config.of("plain", {}), problem.layout, text)
+    compiled = CompiledKernel(source.sha256, "sm_90", b"C++" + text.encode(), (), "", "", (), 0.0)
+    launch = Launch("gemm_kernel", (1, 1, 1), (32, 1, 1), 0)
+    extras = tuple(
+        Extra(rule.argument, problem.groups.count * problem.n, rule.neutral, is_input=True)
+        for rule in epilogue_rules(problem)
+    )
+    masked = problem.groups.masked
+    plan = LaunchPlan((launch,), extras=extras, grouped=True, masked=masked)
+    return Candidate(source, plan, compiled)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "right", "wrong"),
+    [
+        (MASKED_KERNEL, MASKED, MASKED_RIGHT, MASKED_WRONG),
+        (DIVIDED_KERNEL, DIVIDED, DIVIDED_RIGHT, DIVIDED_WRONG),
+    ],
+    ids=["masked", "divided"],
+)
+def test_masked_groups_and_those_of_k_are_compared(
+    target: CudaTarget, text: str, problem: Problem, right: dict[str, str], wrong: dict[str, dict]
+) -> None:
+    target.prepare(problem, OPTIONS)
+    found = measured(target, planted(text, problem, right))
+    assert (found.status, found.reason) == (Status.OK, "")
+    for name, edits in wrong.items():
+        found = measured(target, planted(text, problem, right | edits))
+        assert found.status is Status.WRONG_RESULT, name
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "right"),
+    [(MASKED_KERNEL, MASKED, MASKED_RIGHT), (DIVIDED_KERNEL, DIVIDED, DIVIDED_RIGHT)],
+    ids=["masked", "divided"],
+)
+def test_they_are_compared_with_loops_of_calls(
+    target: CudaTarget, text: str, problem: Problem, right: dict[str, str]
+) -> None:
+    target.prepare(problem, OPTIONS)
+    finals = target.finals([planted(text, problem, right)], 2, 0)
+    assert finals.disqualified == ()
+    names = {finals.baseline.name, *(one.name for one in finals.calls)}
+    assert any(name.startswith("cuBLAS GemmEx, looped") for name in names), names
+    wrong = [one.name for one in finals.calls if one.status is Status.WRONG_RESULT]
+    assert wrong == []

@@ -48,6 +48,11 @@ CASES = (
     ),
     # Groups: each way to find a tile's group, and to keep to its rows.
     GoldenCase("grouped", grouped(square(1024)), family="naive"),
+    GoldenCase(
+        "grouped_masked",
+        fused(grouped(square(1024), "8 uniform masked"), "scale[g] * acc + bias[g, n]"),
+        family="naive",
+    ),
     # So many inputs that they do not fit into a line.
     GoldenCase(
         "fused_many_inputs",

@@ -106,4 +106,32 @@ CASES = (
         family="gemm_mma",
         least_arch=80,
     ),
+    GoldenCase(
+        "grouped_bias",
+        fused(
+            grouped(Problem(1024, 1024, 1024, Layout.NT, DType.BF16)),
+            "silu(acc[n] + bias[g, n]) * acc[n + N] * scale[g]; bias: f32",
+        ),
+        GATED_MMA,
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    # Groups that divide K.
+    GoldenCase(
+        "divided",
+        grouped(Problem(1024, 1024, 4096, Layout.TN, DType.BF16)),
+        {"GROUP_M": 8},
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "divided_masked",
+        fused(
+            grouped(Problem(1024, 1024, 4096, Layout.TN, DType.F16), "8 uniform masked=999"),
+            "acc * scale[m] + c[m, n]",
+        ),
+        {"MMA_K": 8, "STAGES": 1, "REG_STAGES": 1},
+        family="gemm_mma",
+        gpu="t4",
+    ),
 )

@@ -3,7 +3,7 @@
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
-from golden_cases.case import GoldenCase, batched
+from golden_cases.case import GoldenCase, batched, fused, grouped
 
 TILE_32_DEEP: dict[str, Value] = {
     **{"BM": 32, "BN": 32, "BK": 128, "TM": 8, "TN": 4, "SLICE_K": 16, "STAGES": 4},
@@ -140,6 +140,23 @@ CASES = (
         "batched",
         batched(Problem(16, 4096, 4096, Layout.NT, DType.BF16), count=2),
         {"BK": 128, "SLICE_K": 4, "SPLIT_K": 1, "PREFETCH_A": 1, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    # Experts of which each has few rows.
+    GoldenCase(
+        "grouped",
+        grouped(Problem(64, 1536, 2048, Layout.NT, DType.BF16), "128 uniform used=8"),
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "grouped_masked",
+        fused(
+            grouped(Problem(128, 2048, 768, Layout.NN, DType.BF16), "16 uniform masked=20"),
+            "acc * scale[g] + bias[g, n]",
+        ),
+        {"SPLIT_K": 2, "BK": 256, "BN": 64, "WN": 64, "SLICE_K": 4, "MIN_BLOCKS": 1},
         family="gemm_skinny",
         least_arch=80,
     ),

@@ -344,6 +344,23 @@ CASES = (
         family="gemm_wgmma",
         least_arch=90,
     ),
+    GoldenCase(
+        "grouped_masked",
+        grouped(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "8 uniform masked=2048"),
+        IN_PAIRS,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "grouped_bias",
+        fused(
+            grouped(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "8 uniform masked"),
+            "relu(acc * scale[g] + bias[g, n])",
+        ),
+        {"CLUSTER_M": 1, "GROUP_M": 16},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
     # Gated: two columns of the product for each of C.
     GoldenCase(
         "fused_gated",

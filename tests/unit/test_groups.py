@@ -50,7 +50,7 @@ def test_numbers_out_of_range_are_refused(text: str, rule: str) -> None:
 
 def test_rows_are_spread_evenly_by_zipf_or_as_listed() -> None:
     assert Groups(4).rows(10) == (3, 3, 2, 2)
-    assert Groups(4).offsets(10) == (0, 3, 6, 8, 10)
+    assert Groups(4).given(10) == (0, 3, 6, 8, 10)
     assert Groups(5).rows(2) == (1, 1, 0, 0, 0)
     assert Groups.parse("4,0,17").rows(100) == (4, 0, 17)
     zipf = Groups.parse("4 zipf=1")
@@ -86,7 +86,7 @@ def test_a_problem_counts_the_rows_that_belong_to_a_group() -> None:
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"layout": Layout.TN}, "groups are rows of A as it is stored: layout tn"),
+        ({"layout": Layout.TT}, "groups are rows of A as it is stored: layout tt"),
         ({"batch": Batch(2)}, "groups or a batch: leave out --batch 2"),
         ({"groups": Groups.parse("60,5")}, "60,5 have 65 rows, which is more than M = 64"),
     ],

@@ -37,12 +37,23 @@ def matrix(address: int, rows: int, columns: int, stride: int) -> Any:
 def compute(text: str, values: list[Any]) -> None:
     by_name = dict(zip(GROUPED.names, values, strict=True))
     m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = values[:11]
-    assert ", int groups, const int* __restrict__ offsets" in " ".join(text.split())
-    groups = by_name["groups"]
-    offsets = list((ctypes.c_int * (groups + 1)).from_address(by_name["offsets"]))
+    is_masked = ", int groups, const int* __restrict__ counts" in " ".join(text.split())
+    assert is_masked or ", int groups, const int* __restrict__ offsets" in " ".join(text.split())
+    groups, divides_k = by_name["groups"], "Layout tn" in text
+    given = list((ctypes.c_int * (groups + (not is_masked))).from_address(by_name["offsets"]))
+    ranges = list(itertools.pairwise(given))
+    if is_masked:
+        capacity = (k if divides_k else m) // groups
+        ranges = [(group * capacity, group * capacity + rows) for group, rows in enumerate(given)]
     trans_b = "Layout nt" in text
     own_rows = n if trans_b else k
-    for group, (first, end) in enumerate(itertools.pairwise(offsets)):
+    for group, (first, end) in enumerate(ranges):
+        if divides_k:
+            left, right = matrix(a, k, m, lda)[first:end].T, matrix(b, k, n, ldb)[first:end]
+            rows = matrix(c + 2 * group * m * ldc, m, n, ldc)
+            product = alpha * (left.astype(np.float64) @ right)
+            rows[...] = product + (beta * rows if beta else 0.0)
+            continue
         if first == end:
             continue
         begin = b + 2 * group * own_rows * ldb
@@ -100,6 +111,72 @@ def test_offsets_are_read_by_the_kernel_and_need_no_new_plan(driver: FakeDriver)
     assert runtime_fakes.FakeCompiler.compiled == compiled and len(compiled) == 1
 
 
+@pytest.mark.parametrize("counts", [(5, 0, 7, 1), (7, 7, 7, 7), (0, 0, 0, 0)])
+def test_masked_groups_have_counts(driver: FakeDriver, counts: tuple[int, ...]) -> None:
+    x, w, out = integers(4, 7, 24), integers(4, 24, 32), integers(4, 7, 32)
+    expected = out.data.copy()
+    for group, rows in enumerate(counts):
+        expected[group, :rows] = x.data[group, :rows].astype(np.float64) @ w.data[group]
+    given = HostArray(np.array(counts, np.int32))
+    assert autogemm.grouped_gemm(x, w, out=out, counts=given) is out
+    np.testing.assert_array_equal(out.data, expected)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("beta", [0.0, -1.0])
+def test_products_of_the_rows_of_each_group(driver: FakeDriver, masked: bool, beta: float) -> None:
+    counts = (5, 0, 7, 1)
+    x, y = (integers(4, 7, n) if masked else integers(28, n) for n in (24, 40))
+    out = integers(4, 24, 40)
+    before = out.data.copy()
+    offsets = np.cumsum([2, *counts], dtype=np.int32)
+    given = {"counts": HostArray(np.array(counts, np.int32))}
+    given = given if masked else {"offsets": HostArray(offsets)}
+    assert autogemm.grouped_gemm_tn(x, y, out=out, beta=beta, **given) is out
+    for group, rows in enumerate(counts):
+        at = (group, slice(rows)) if masked else slice(offsets[group], offsets[group + 1])
+        product = x.data[at].T.astype(np.float64) @ y.data[at]
+        np.testing.assert_array_equal(out.data[group], product + beta * before[group])
+
+
+class WithAstype(HostArray):
+    """An array of a library that converts on the GPU."""
+
+    def astype(self, dtype: str) -> HostArray:
+        return HostArray(self.data.astype(dtype))
+
+
+def test_offsets_of_int64_are_converted_at_each_call(driver: FakeDriver) -> None:
+    x, w, out = integers(16, 24), integers(3, 24, 32), integers(16, 32)
+    offsets = WithAstype(np.array([0, 9, 9, 16], np.int64))
+    for starts in ([0, 9, 9, 16], [2, 2, 3, 16]):
+        before, offsets.data[...] = out.data.copy(), starts
+        autogemm.grouped_gemm(x, w, offsets, out)
+        np.testing.assert_array_equal(out.data, expected(x, w, offsets, before))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give offsets, or counts"),
+        ({"offsets": np.zeros(5, np.int32), "counts": np.zeros(4, np.int32)}, "one of both"),
+        ({"counts": np.zeros(5, np.int32)}, "how many rows each group has: 4 numbers"),
+        ({"counts": np.zeros(4, np.int16)}, "counts is an int32 array, got <i2"),
+        ({"offsets": np.zeros(5, np.int32)}, "x is [rows, K] and w [groups, K, N]"),
+    ],
+)
+def test_counts_that_do_not_fit_are_refused(given: dict[str, Any], message: str) -> None:
+    x, w, out = integers(4, 7, 24), integers(4, 24, 32), integers(4, 7, 32)
+    arrays = {name: HostArray(one) for name, one in given.items()}
+    with pytest.raises(UsageError) as caught:
+        autogemm.grouped_gemm(x, w, out=out, **arrays)
+    assert message in str(caught.value)
+    with pytest.raises(UsageError, match="gap between groups or lies column by column"):
+        gap = HostArray(integers(4, 9, 24).data[:, :7])
+        counts = HostArray(np.zeros(4, np.int32))
+        autogemm.grouped_gemm(gap, w, out=out, counts=counts)
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -136,7 +213,7 @@ def test_matrices_with_gaps_between_them_are_refused() -> None:
     with pytest.raises(UsageError, match="begin 1536 elements apart, not 768"):
         autogemm.grouped_gemm(integers(16, 24), w, offsets_of(4, 4, 4, 4), integers(16, 32))
     transposed = HostArray(integers(24, 16).data.T)
-    with pytest.raises(UsageError, match="groups are rows of A as it is stored"):
+    with pytest.raises(UsageError, match="x lies column by column"):
         autogemm.grouped_gemm(
             transposed, integers(4, 24, 32), offsets_of(4, 4, 4, 4), integers(16, 32)
         )

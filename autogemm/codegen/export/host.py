@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
-from autogemm.model.signature import OFFSETS, ArgumentKind, CNames, gemm_signature
+from autogemm.model.signature import COUNTS, OFFSETS, ArgumentKind, CNames, gemm_signature
 from autogemm.space import (
     ALIGNMENT_BYTES,
     Expression,
@@ -42,8 +42,13 @@ class Host:
         self._arguments = arguments_of(family, problem)
         own = [rule.argument for rule in self._arguments]
         self._batched, self._grouped = not problem.batch.is_one, not problem.groups.is_none
+        self._masked, self._divides_k = problem.groups.masked, problem.divides_k
         self.exported = gemm_signature(
-            own, workspace=True, batched=self._batched, grouped=self._grouped
+            own,
+            workspace=True,
+            batched=self._batched,
+            grouped=self._grouped,
+            masked=problem.groups.masked,
         )
         self._rows = {
             "A": "K" if problem.layout.trans_a else "M",
@@ -148,7 +153,7 @@ class Host:
         next.
         """
         if self._grouped:
-            count = "groups" if rule.matrix == "B" else "1"
+            count = "groups" if rule.matrix == ("C" if self._divides_k else "B") else "1"
             ld = f"{self._rows[rule.matrix]} * ld{rule.matrix.lower()}"
             return {"matrices": count, "matrix_ld": ld}
         if rule.matrix == "workspace":
@@ -186,6 +191,9 @@ class Host:
             "call_without_addresses": self._call(self._nowhere()),
             "batched": self._batched,
             "grouped": self._grouped,
+            "masked": self._masked,
+            "divides_k": self._divides_k,
+            "rows_array": COUNTS if self._masked else OFFSETS,
             "stacked": self._batched or self._grouped,
             "rows_b": self._rows["B"],
             "overlapping": self._overlapping(),
@@ -209,7 +217,7 @@ class Host:
         )
         fields = [argument.name for kind in kinds for argument in self.exported.of_kind(kind)]
         # The decision is the same wherever the rows of groups begin.
-        fields = [name for name in fields if name != OFFSETS]
+        fields = [name for name in fields if name not in (OFFSETS, COUNTS)]
         return ", ".join((values or {}).get(name, name) for name in fields)
 
     def _packed(self) -> dict[str, str]:

@@ -237,7 +237,7 @@ def _source_context(
         "test_call_by_columns": _EXPORTED.in_call(_IN_TEST | _BY_COLUMNS_IN_TEST, "p."),
         "alignment": ALIGNMENT_BYTES,
         "batched": False,
-        "grouped": False,
+        **dict.fromkeys(("grouped", "masked", "divides_k"), False),
         "stacked": False,
         "variants": variants,
         "has_tensor_maps": any(one["tensor_maps"] for one in variants),

@@ -21,6 +21,8 @@ from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import CacheState, Environment, Provenance, Verification
 from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
 from autogemm.model.signature import (
+    COUNTS,
+    OFFSETS,
     ArgumentType,
     CNames,
     ProblemType,
@@ -76,7 +78,7 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
             *((name, str(value)) for name, value in extents(problem).items()),
             *((name, float_literal(value)) for name, value in factors(problem).items()),
         ],
-        "offsets": ", ".join(map(str, problem.groups.offsets(problem.m))),
+        "rows_given": ", ".join(map(str, problem.groups.given(problem.grouped_rows))),
         "arch": kernel.device.arch,
         "target": _nvcc_target(kernel),
         "device_name": json.dumps(printable(kernel.device.name), ensure_ascii=False),
@@ -110,7 +112,7 @@ def program_context(problem: Problem, function: str) -> dict[str, object]:
         "trans_b": problem.layout.trans_b,
         "layout": str(problem.layout),
         "batched": not problem.batch.is_one,
-        "grouped": False,
+        **dict.fromkeys(("grouped", "masked", "divides_k"), False),
         "fused": fused_of(problem),
         "fusion": _fusion(problem),
         "returns_ratio": True,
@@ -469,7 +471,7 @@ def headers_of(family: Family, problem: Problem) -> list[str]:
 _MATRICES_IN_TEST = {
     **{"A": "x.a.data", "B": "x.b.data", "C": "x.c.data"},
     **{"workspace": "x.workspace.data", "workspace_bytes": "x.workspace.count"},
-    "offsets": "x.offsets.data",
+    **dict.fromkeys((OFFSETS, COUNTS), "x.of_groups.data"),
 }
 
 

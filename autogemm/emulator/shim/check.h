@@ -163,6 +163,11 @@ inline void shadow_begin_pass() {
         shadow.stride = buffer.spec.stride;
         shadow.rows = buffer.spec.rows;
         shadow.group_rows = buffer.spec.group_rows;
+        if (buffer.spec.counts != 0) {
+            const Buffer& of_groups = buffers[buffer.spec.counts];
+            const int* counts = reinterpret_cast<const int*>(of_groups.begin);
+            shadow.counts.assign(counts, counts + of_groups.bytes / sizeof(int));
+        }
         for (uint64_t w = 0; w < shadow.words.size(); ++w) {
             shadow.words[w].valid = buffer.spec.readable && !is_padding(shadow, w);
         }

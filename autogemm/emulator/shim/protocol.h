@@ -89,6 +89,7 @@ struct BufferSpec {
     uint32_t readable;  // whether the contents count as initialised
     uint32_t rows;      // valid rows of each `group_rows`, those of one product of a batch
     uint32_t group_rows;  // 0: all rows are valid
+    uint32_t counts;      // the buffer that says how many rows of each group are; 0: `rows` are
 };
 
 struct ArgumentSpec {

@@ -39,6 +39,7 @@ struct Shadow {
     uint64_t pitch;            // words from row to row in memory
     uint32_t columns, stride;  // words, those that are known of a row; stride 0: no rows
     uint32_t rows, group_rows;  // valid rows of each group of a batch; 0: all are
+    std::vector<int> counts;    // valid rows of each group, where they differ
     uint32_t floor;            // accesses of earlier epochs are ordered
     bool input, shared;
     bool output;               // a second output, of which each element is written once
@@ -65,9 +66,16 @@ inline bool is_padding(const Shadow& shadow, uint64_t index) {
     if (shadow.stride == 0) {
         return false;
     }
-    const uint64_t row = index / shadow.stride;
-    return index % shadow.stride >= shadow.columns ||
-           (shadow.group_rows != 0 && row % shadow.group_rows >= shadow.rows);
+    if (index % shadow.stride >= shadow.columns) {
+        return true;
+    }
+    if (shadow.group_rows == 0) {
+        return false;
+    }
+    const uint64_t row = index / shadow.stride, group = row / shadow.group_rows;
+    const bool differs = group < shadow.counts.size();
+    return row % shadow.group_rows >=
+           (differs ? static_cast<uint32_t>(shadow.counts[group]) : shadow.rows);
 }
 inline int64_t offset_of_index(const Shadow& shadow, uint64_t index) {
     if (shadow.pitch <= shadow.stride) {

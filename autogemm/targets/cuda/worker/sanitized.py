@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from autogemm.model.elements import first_rows
+from autogemm.model.elements import arrays_of_groups, used_rows
 from autogemm.model.problem import Problem
-from autogemm.model.signature import OFFSETS
 from autogemm.reference import Data, Inputs, compare, make_inputs
 from autogemm.targets.cuda.tools.sanitizer import Job
 from autogemm.targets.cuda.worker.gpu.bare import BareGpu
@@ -35,8 +34,8 @@ def run(job: Job) -> str:
     }
     for extra, values in zip(plan.arrays, inputs.extras, strict=True):
         places[extra.argument.name] = gpu.place(values)
-    if plan.grouped:
-        places[OFFSETS] = gpu.place(first_rows(problem))
+    for name, rows in arrays_of_groups(problem).items():
+        places[name] = gpu.place(rows)
     gpu.free_guards()
     kernel = LoadedKernel(gpu, job.candidate)
     kernel.queue(gemm_arguments(plan, problem, (problem.alpha, problem.beta), places))
@@ -61,9 +60,9 @@ def complaint_of(gpu: BareGpu, address: int, problem: Problem, inputs: Inputs) -
     Memory that nobody may have written is not looked at, which initcheck would report.
     """
     c = inputs.c.copy()
-    for product in range(problem.batch.count):
-        for row in range(problem.used_rows):
-            first = (product * problem.batch_rows[2] + row) * problem.ldc
+    for product in range(problem.num_products):
+        for row in used_rows(problem):
+            first = (product * problem.batch_rows[2] + int(row)) * problem.ldc
             gpu.read(address + first * c.itemsize, c[first : first + problem.n])
     found = compare(problem, inputs, c)
     if found.first_wrong is None:

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from autogemm.model.dtypes import Element
-from autogemm.model.elements import Stored, first_rows, neutral_array, not_a_number
+from autogemm.model.elements import Stored, arrays_of_groups, neutral_array, not_a_number
 from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
-from autogemm.model.signature import OFFSETS
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 # Without a gap one allocation may begin where another ends, and a step across is not seen.
@@ -66,8 +65,8 @@ def others_placed(gpu: BareGpu, plan: LaunchPlan, problem: Problem) -> dict[str,
     places = {"workspace": gpu.place_workspace(plan)}
     for extra in plan.arrays:
         places[extra.argument.name] = gpu.place(neutral_array(extra, problem.dtype))
-    if plan.grouped:
-        places[OFFSETS] = gpu.place(first_rows(problem))
+    for name, rows in arrays_of_groups(problem).items():
+        places[name] = gpu.place(rows)
     return places
 
 

@@ -6,7 +6,6 @@ than it is. So the library that CuPy loaded is called directly, with a workspace
 """
 
 import ctypes
-import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +30,9 @@ class Gemm:
 
     In fused calls ``bias`` is the address of an element for each column, and ``added`` that of the
     matrix that replaces the old C; 0 where there is none. A batch has ``count`` products; strides
-    are in elements from one matrix to the next. With groups, ``offsets`` has the first row of each
-    and the end of the last; each has the next B.
+    are in elements from one matrix to the next. With groups, ``ranges`` has the first row of each
+    and the one behind its last: rows of A and C, each group with the next B, or where ``divides_k``
+    rows of A and B as stored, each with the next C.
     """
 
     m: int
@@ -54,22 +54,32 @@ class Gemm:
     stride_a: int = 0
     stride_b: int = 0
     stride_c: int = 0
-    offsets: tuple[int, ...] = ()
+    ranges: tuple[tuple[int, int], ...] = ()
+    divides_k: bool = False
 
     def products(self, dtype: DType) -> Iterator["Gemm"]:
-        """Each of its products as a GEMM of its own; of groups those that have rows."""
+        """Each of its products as a GEMM of its own; of groups those that have a C."""
         of_ab, of_c = dtype.ab.size_bytes, dtype.c.size_bytes
-        for number, (first, end) in enumerate(itertools.pairwise(self.offsets)):
-            if first < end:
+        for number, (first, end) in enumerate(self.ranges):
+            if self.divides_k:
+                yield replace(
+                    self,
+                    k=end - first,
+                    a=self.a + first * self.lda * of_ab,
+                    b=self.b + first * self.ldb * of_ab,
+                    c=self.c + number * self.stride_c * of_c,
+                    ranges=(),
+                )
+            elif first < end:
                 yield replace(
                     self,
                     m=end - first,
                     a=self.a + first * self.lda * of_ab,
                     b=self.b + number * self.stride_b * of_ab,
                     c=self.c + first * self.ldc * of_c,
-                    offsets=(),
+                    ranges=(),
                 )
-        if self.offsets:
+        if self.ranges:
             return
         for number in range(self.count):
             yield replace(

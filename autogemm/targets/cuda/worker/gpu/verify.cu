@@ -302,9 +302,11 @@ extern "C" __global__ void finish_exact_tile(const double* product, const void* 
     }
 }
 
-// C is that of several products, each M x N and `rows` rows behind the one before.
-__device__ bool is_element(int64 at, int64 M, int64 N, int64 rows, int64 ldc) {
-    return at % ldc < N && at / ldc % rows < M;
+// C is that of several products, each M x N and `rows` rows behind the one before. Where there are
+// `counts`, they say how many rows each has.
+__device__ bool is_element(int64 at, int64 M, int64 N, int64 rows, int64 ldc, const int* counts) {
+    const int64 row = at / ldc;
+    return at % ldc < N && row % rows < (counts != nullptr ? counts[row / rows] : M);
 }
 
 // The place of an element of C among those of all products, packed.
@@ -316,11 +318,11 @@ __device__ int64 packed_place(int64 at, int64 M, int64 N, int64 rows, int64 ldc)
 // C as it is before a launch: c0 (or NaN, which a kernel at beta = 0 must not read) inside,
 // canaries around it and between its rows.
 extern "C" __global__ void reset_result(void* buffer, int bytes, int64 total, int64 guard, int64 M,
-                                        int64 N, int64 rows, int64 ldc, const void* c0,
-                                        unsigned poison, unsigned canary) {
+                                        int64 N, int64 rows, int64 ldc, const int* counts,
+                                        const void* c0, unsigned poison, unsigned canary) {
     for (int64 i = first_index(); i < total; i += stride()) {
         const int64 at = i - guard;
-        const bool inside = at >= 0 && i < total - guard && is_element(at, M, N, rows, ldc);
+        const bool inside = at >= 0 && i < total - guard && is_element(at, M, N, rows, ldc, counts);
         const unsigned before =
             inside && c0 != nullptr ? bits_of(c0, packed_place(at, M, N, rows, ldc), bytes) : poison;
         set_bits(buffer, i, bytes, inside ? before : canary);
@@ -400,14 +402,15 @@ __device__ bool is_beyond_type(double value, double expected, double allowed, in
 // Compares C with `exact` (no error allowed) or, where that is null, with `reference` within
 // `bound`.
 extern "C" __global__ void check_result(const void* buffer, int type, int64 total, int64 guard,
-                                        int64 M, int64 N, int64 rows, int64 ldc, unsigned canary,
-                                        const float* exact, const double* reference,
-                                        const float* bound, double* fields) {
+                                        int64 M, int64 N, int64 rows, int64 ldc,
+                                        const int* counts, unsigned canary, const float* exact,
+                                        const double* reference, const float* bound,
+                                        double* fields) {
     const int bytes = bytes_of(type);
     double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, static_cast<double>(total), 0};
     for (int64 i = first_index(); i < total; i += stride()) {
         const int64 at = i - guard;
-        const bool inside = at >= 0 && i < total - guard && is_element(at, M, N, rows, ldc);
+        const bool inside = at >= 0 && i < total - guard && is_element(at, M, N, rows, ldc, counts);
         if (!inside) {
             if (bits_of(buffer, i, bytes) != canary) {
                 mine[8] += 1;

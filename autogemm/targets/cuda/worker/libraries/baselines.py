@@ -15,7 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from autogemm.model.dtypes import DType, Element
@@ -102,7 +102,8 @@ class Baseline:
             stride_a=rows_a * problem.lda,
             stride_b=rows_b * problem.ldb,
             stride_c=rows_c * problem.ldc,
-            offsets=() if problem.groups.is_none else problem.groups.offsets(problem.m),
+            ranges=() if problem.groups.is_none else problem.groups.ranges(problem.grouped_rows),
+            divides_k=problem.divides_k,
         )
         if self.step is not None:
             self.step.queue(self.call, gemm, inputs)
@@ -265,12 +266,17 @@ class _Library:
         """The first proposals for every group's rows, the second ones and so on; where there are
         fewer, the last.
         """
-        problem = self._prepared_problem.problem.plain_product
-        problem = replace(problem, groups=NO_GROUPS)
+        of_groups = self._prepared_problem.problem
+        divided = "k" if of_groups.divides_k else "m"
+        plain = of_groups.plain_product
         by_rows: dict[int, list[tuple[str, Callable[[Gemm], None]]]] = {}
+        all_rows = set(of_groups.groups.rows(of_groups.grouped_rows))
+        if of_groups.divides_k and 0 in all_rows:
+            # The library proposes nothing for products without a term.
+            return []
         try:
-            for rows in set(self._prepared_problem.problem.groups.rows(problem.m)) - {0}:
-                by_rows[rows] = self._proposed(replace(problem, m=rows), MOST_LOOPED)
+            for rows in all_rows - {0}:
+                by_rows[rows] = self._proposed(plain.regrouped(rows, NO_GROUPS), MOST_LOOPED)
         except DeviceError as error:
             self.left_out.append(Call("cuBLASLt", Status.REJECTED, str(error)))
             return []
@@ -278,7 +284,7 @@ class _Library:
             return []
 
         def queue(number: int, gemm: Gemm) -> None:
-            proposed = by_rows[gemm.m]
+            proposed = by_rows[getattr(gemm, divided)]
             proposed[min(number, len(proposed) - 1)][1](gemm)
 
         longest = max(by_rows.values(), key=len, default=[])

@@ -44,32 +44,50 @@ def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
         if spare is not None:
             product = replace(product, c=spare.ptr)
         call(product)
-        if gemm.offsets:
-            # Rows of all groups are one C.
-            apply(product.c, gemm.c, inputs)
+        if gemm.ranges and not gemm.divides_k:
+            apply_to_groups(product.c, gemm.c, inputs)
             return
         pairs = (one.products(problem.dtype) for one in (product, gemm))
         for from_product, to in zip(*pairs, strict=True):
             apply(from_product.c, to.c, inputs)
 
-    def apply(from_address: int, to_address: int, inputs: InputSet) -> None:
+    def apply_to_groups(from_address: int, to_address: int, inputs: InputSet) -> None:
+        groups = problem.groups
+        if not groups.masked and not problem.epilogue.is_of_groups:
+            # Rows of all groups are one C.
+            apply(from_address, to_address, inputs)
+            return
+        for group, (first, end) in enumerate(groups.ranges(problem.m)):
+            if first < end:
+                size = problem.dtype.c.size_bytes
+                places = (from_address + first * ld * size, to_address + first * problem.ldc * size)
+                apply(*places, inputs, end - first, group, first)
+
+    def apply(  # noqa: PLR0913, PLR0917  # where, and of which group's rows
+        from_address: int,
+        to_address: int,
+        inputs: InputSet,
+        rows: int = problem.used_rows,
+        group: int = 0,
+        first_row: int = 0,
+    ) -> None:
         vector = VECTOR_BYTES // problem.dtype.c.size_bytes
         is_aligned = problem.n % vector == 0 and problem.ldc % vector == 0
         helpers.run(
             "fused_pointwise",
-            problem.used_rows * (problem.n // vector if is_aligned else problem.n),
+            rows * (problem.n // vector if is_aligned else problem.n),
             pointer(from_address),
             np.int64(ld),
             pointer(to_address),
             np.int64(problem.ldc),
-            np.int32(problem.used_rows),
+            np.int32(rows),
             np.int32(problem.n),
             np.int32(vector if is_aligned else 1),
             np.float32(inputs.alpha),
             np.float32(inputs.beta),
             *(
                 np.float32(one) if isinstance(one, float) else one
-                for one in epilogue_inputs(problem, inputs)
+                for one in epilogue_inputs(problem, inputs, group, first_row)
             ),
             *([pointer(inputs.output_address)] if problem.epilogue.output is not None else []),
         )

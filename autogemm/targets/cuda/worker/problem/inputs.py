@@ -145,12 +145,12 @@ class InputSet:
         self.beta = exact_scalar(beta, 0.5) if replaces else beta
         scales = integers and not is_plain and not problem.dtype.ab.is_integer
         self._shift = -sum_exponent(problem.k) if scales else 0
-        dtype, shape = problem.dtype, (problem.m, problem.n)
+        dtype, shape = problem.dtype, (problem.m, problem.n, problem.groups.count)
         counts = zip(problem.num_matrices, problem.batch_rows, strict=True)
         of_a, of_b, self._of_c = (Stacking(*one) for one in counts)
         self.a = Matrix(gpu, problem.a_shape, problem.lda, dtype.ab, of_a)
         self.b = Matrix(gpu, problem.b_shape, problem.ldb, dtype.ab, of_b)
-        packed = (problem.m * problem.batch.count, problem.n)
+        packed = (problem.m * problem.num_products, problem.n)
         self.c0 = Matrix(gpu, packed, problem.n, dtype.c) if problem.reads_c else None
         self.extras = {
             EPILOGUE_PREFIX + one.name: _matrix_of(gpu, one.shape(*shape), one.element(dtype))
@@ -246,8 +246,9 @@ def input_bytes(problem: Problem) -> int:
     rows_a, rows_b, _ = problem.stacked_rows
     elements = num_elements(rows_a, problem.a_shape[1], problem.lda)
     elements += num_elements(rows_b, problem.b_shape[1], problem.ldb)
-    old_c = problem.m * problem.n * problem.batch.count if problem.reads_c else 0
-    own = problem.epilogue.input_bytes(problem.m, problem.n, problem.dtype)
+    old_c = problem.m * problem.n * problem.num_products if problem.reads_c else 0
+    shape = (problem.m, problem.n, problem.dtype, problem.groups.count)
+    own = problem.epilogue.input_bytes(*shape)
     return problem.dtype.ab.size_bytes * elements + problem.dtype.c.size_bytes * old_c + own
 
 
@@ -258,7 +259,11 @@ def num_rotated(problem: Problem, l2: CacheState, l2_bytes: int) -> int:
     """
     if l2 is not CacheState.ROTATE:
         return 1
-    num_sets = 1 + math.ceil(ROTATED_L2_SIZES * l2_bytes / input_bytes(problem))
+    read = input_bytes(problem)
+    if not problem.groups.is_none:
+        # Matrices of groups without rows do not pass through L2.
+        read = min(read, problem.moved_bytes)
+    num_sets = 1 + math.ceil(ROTATED_L2_SIZES * l2_bytes / read)
     if num_sets > MAX_ROTATED:
         raise UsageError(
             f"{problem.label} is too small for a rotating L2: {num_sets} copies of its matrices "
@@ -290,7 +295,7 @@ def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
             references += 3 * (8 + 4) + problem.epilogue.output.element(problem.dtype).size_bytes
     more = operands + (result if problem.reads_c else 0) + 4 * ALIGNMENT_BYTES
     fixed = (
-        2 * operands + result + 8 * tiles + references * m * n * problem.batch.count + SPARE_BYTES
+        2 * operands + result + 8 * tiles + references * m * n * problem.num_products + SPARE_BYTES
     )
     return fixed + more_sets * more
 

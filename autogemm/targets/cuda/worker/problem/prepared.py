@@ -12,7 +12,7 @@ import numpy as np
 
 from autogemm.codegen import worker_text
 from autogemm.model.dtypes import DType
-from autogemm.model.elements import Stored, first_rows, neutral_array
+from autogemm.model.elements import Stored, arrays_of_groups, neutral_array
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import (
@@ -25,7 +25,6 @@ from autogemm.model.results.outcome import (
     Status,
     Verification,
 )
-from autogemm.model.signature import OFFSETS
 from autogemm.space import output_rules
 from autogemm.support.errors import DeviceError
 from autogemm.targets import MeasureOptions
@@ -188,8 +187,10 @@ class PreparedProblem:
         complaint = close.complaint("real")
         if not complaint and (self.reals.changed() or self.integers.changed()):
             complaint = "the kernel writes to its inputs, or next to them"
-        is_plain = self.problem.epilogue.is_plain
-        if not complaint and self.problem.dtype.has_fp32_products and is_plain:
+        # The products that are kept of each dot product are as far apart in all groups of rows;
+        # where groups divide K, some groups would keep none.
+        has_few = self.problem.epilogue.is_plain and not self.problem.divides_k
+        if not complaint and self.problem.dtype.has_fp32_products and has_few:
             complaint = self._complaint_of_few(contestant)
         return Checked(complaint, close.verification, launch_us)
 
@@ -342,8 +343,8 @@ class KernelContestant:
             for extra in candidate.plan.arrays
             if not extra.is_given
         }
-        if candidate.plan.grouped:
-            self._extras[OFFSETS] = self._guarded(first_rows(prepared.problem))
+        for name, rows in arrays_of_groups(prepared.problem).items():
+            self._extras[name] = self._guarded(rows)
         self._kernel = LoadedKernel(prepared.gpu, candidate)
         self._arguments = {
             inputs: self._arguments_for(prepared, inputs) for inputs in prepared.input_sets

@@ -95,7 +95,7 @@ class Reference:
         self._gpu, self._cublas = gpu, cublas
         self._fused, self._rounds_sums, self._of_output = fused, rounds_sums, of_output
         self._problem, self._inputs = problem, inputs
-        elements = problem.m * problem.n * problem.batch.count
+        elements = problem.m * problem.n * problem.num_products
         sizes = (4, 0, 0) if inputs.integers and fused is None else (0, 8, 4)
         self._buffers = [gpu.allocate(size * elements) if size else None for size in sizes]
         addresses = [int(buffer.ptr) if buffer else 0 for buffer in self._buffers]
@@ -138,18 +138,17 @@ class Reference:
     def _tiles(self) -> Iterator[Tile]:
         """The tiles of all products."""
         problem = self._problem
-        if not problem.groups.is_none:
+        if not (problem.groups.is_none or problem.divides_k):
             yield from self._tiles_of_groups()
             return
         corners = itertools.product(range(0, problem.m, TILE), range(0, problem.n, TILE))
-        for (row, col), number in itertools.product(corners, range(problem.batch.count)):
+        for (row, col), number in itertools.product(corners, range(problem.num_products)):
             rows, cols = min(TILE, problem.m - row), min(TILE, problem.n - col)
             yield Tile(row, col, rows, cols, number)
 
     def _tiles_of_groups(self) -> Iterator[Tile]:
         problem = self._problem
-        offsets = problem.groups.offsets(problem.m)
-        for group, (first, end) in enumerate(itertools.pairwise(offsets)):
+        for group, (first, end) in enumerate(problem.groups.ranges(problem.m)):
             for row, col in itertools.product(range(first, end, TILE), range(0, problem.n, TILE)):
                 rows, cols = min(TILE, end - row), min(TILE, problem.n - col)
                 yield Tile(row, col, rows, cols, group=group)
@@ -184,10 +183,15 @@ class Reference:
     def _multiply_part(self, tile: Tile, buffers: tuple[int, int, int], *, squared: bool) -> None:
         a_tile, b_tile, product = buffers
         layout = self._problem.layout
-        for k in range(0, self._problem.k, TILE):
-            depth = min(TILE, self._problem.k - k)
-            a_part = Tile(tile.row, k, tile.rows, depth, tile.product)
-            b_part = Tile(k, tile.col, depth, tile.cols, tile.product or tile.group)
+        product_of_a = product_of_b = 0 if self._problem.divides_k else tile.product
+        first, end = self._range_of_k(tile)
+        if first == end:
+            size = 8 * tile.rows * tile.cols
+            self._gpu.runtime.memsetAsync(product, 0, size, self._gpu.stream.ptr)
+        for k in range(first, end, TILE):
+            depth = min(TILE, end - k)
+            a_part = Tile(tile.row, k, tile.rows, depth, product_of_a)
+            b_part = Tile(k, tile.col, depth, tile.cols, product_of_b or tile.group)
             a_ld = self._widen(a_tile, self._inputs.a, a_part, layout.trans_a, squared)
             b_ld = self._widen(b_tile, self._inputs.b, b_part, layout.trans_b, squared)
             self._cublas.dgemm(
@@ -202,11 +206,17 @@ class Reference:
                     lda=a_ld,
                     b=b_tile,
                     ldb=b_ld,
-                    beta=1.0 if k else 0.0,
+                    beta=0.0 if k == first else 1.0,
                     c=product,
                     ldc=tile.cols,
                 )
             )
+
+    def _range_of_k(self, tile: Tile) -> tuple[int, int]:
+        """The first k of the tile's dot products, and the one behind the last."""
+        if self._problem.divides_k:
+            return self._problem.groups.ranges(self._problem.k)[tile.product]
+        return (0, self._problem.k)
 
     def _widen(
         self, target: int, matrix: Matrix, part: Tile, transposed: bool, squared: bool
@@ -228,6 +238,7 @@ class Reference:
         return stored.cols
 
     def _finish(self, tile: Tile, product: int, squares: int) -> None:
+        first, end = self._range_of_k(tile)
         self._gpu.run_helper(
             "finish_tile",
             tile.rows * tile.cols,
@@ -238,7 +249,7 @@ class Reference:
             np.float64(self._inputs.alpha),
             np.float64(self._inputs.beta),
             np.float64(rounding_allowance(self._problem)),
-            np.float64(chain_variance(self._problem.k)),
+            np.float64(chain_variance(end - first)),
             *tile.arguments,
             np.int64(self._problem.n),
             self._of_product(self.real_address, tile, 8),
@@ -269,7 +280,7 @@ class Reference:
             *([np.int32(self._of_output)] if problem.epilogue.output is not None else []),
             *(
                 np.float64(one) if isinstance(one, float) else one
-                for one in epilogue_inputs(problem, inputs)
+                for one in epilogue_inputs(problem, inputs, tile.group)
             ),
         )
 
@@ -288,12 +299,21 @@ class Reference:
         )
 
 
-def epilogue_inputs(problem: Problem, inputs: InputSet) -> list[np.uint64 | float]:
-    """The inputs of the epilogue in order: the address of an array, or a number."""
-    return [
-        pointer(inputs.extras[rule.name].address) if rule.name in inputs.extras else rule.neutral
-        for rule in epilogue_rules(problem)
-    ]
+def epilogue_inputs(
+    problem: Problem, inputs: InputSet, group: int = 0, first_row: int = 0
+) -> list[np.uint64 | float]:
+    """The inputs of the epilogue in order: the address of an array, or a number; where kernels get
+    them for rows of that group, counted from ``first_row`` of C.
+    """
+    steps = {"g": group, "g, n": group * problem.n, "m": first_row, "m, n": first_row * problem.n}
+    found: list[np.uint64 | float] = []
+    for rule, one in zip(epilogue_rules(problem), problem.epilogue.inputs, strict=True):
+        if one.axes:
+            away = steps.get(one.axes, 0) * one.element(problem.dtype).size_bytes
+            found.append(pointer(inputs.extras[rule.name].address + away))
+        else:
+            found.append(rule.neutral)
+    return found
 
 
 def rounding_allowance(problem: Problem, num_products: int | None = None) -> float:

@@ -10,13 +10,13 @@ real inputs and on some with few products, where even BF16x3 and sums of 20 bits
 (`autogemm.targets.cuda.worker.problem.precision`).
 """
 
-import itertools
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autogemm.model.elements import arrays_of_groups
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Verification
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu, pointer
@@ -104,11 +104,17 @@ class Result:
 
     def __init__(self, gpu: Gpu, problem: Problem, name: str = "C") -> None:
         self._gpu, self._name, self._reads_c = gpu, name, problem.reads_c
-        self._rows = 0 if problem.batch.is_one else problem.m
-        self._shape = (problem.used_rows * problem.batch.count, problem.n)
+        self._rows = 0 if problem.num_products == 1 else problem.m
+        self._shape = (problem.used_rows * problem.num_products, problem.n)
         # Rows that belong to no group are canaries, as those between two products.
-        sides = (problem.used_rows, problem.n, problem.batch_rows[2], problem.ldc)
-        self._sides = tuple(map(np.int64, sides))
+        used, apart = problem.used_rows, problem.batch_rows[2]
+        self._counts = None
+        if problem.groups.masked and not problem.divides_k:
+            used = apart = problem.m // problem.groups.count
+            self._counts = gpu.allocate(4 * problem.groups.count)
+            (counts,) = arrays_of_groups(problem).values()
+            gpu.write(int(self._counts.ptr), counts)
+        self._sides = tuple(map(np.int64, (used, problem.n, apart, problem.ldc)))
         self._element = problem.dtype.c
         self._total = num_elements(problem.stacked_rows[2], problem.n, problem.ldc) + 2 * GUARD
         num_bytes = self._element.size_bytes * self._total
@@ -206,14 +212,15 @@ class Result:
 
     @property
     def _geometry(self) -> tuple[np.generic, ...]:
-        return (np.int64(self._total), np.int64(GUARD), *self._sides)
+        counts = pointer(self._counts.ptr if self._counts is not None else 0)
+        return (np.int64(self._total), np.int64(GUARD), *self._sides, counts)
 
 
 def row_ranges(problem: Problem) -> list[tuple[int, int]]:
     """The first row of each group and the one behind its last; all rows where there are none."""
     if problem.groups.is_none:
         return [(0, problem.m)]
-    return list(itertools.pairwise(problem.groups.offsets(problem.m)))
+    return list(problem.groups.ranges(problem.m))
 
 
 def summarised(
