@@ -57,7 +57,7 @@ SUITES = (
     Suite("TF32, A transposed (tn)", "tf32_layouts_tn_h200"),
     Suite("BF16", "suite_bf16_h200", "suite_bf16_h100"),
     Suite("BF16, sizes that 128 does not divide", "any_size_bf16_nn_h200"),
-    Suite("FP16", "suite_f16_h200", "suite_f16_h100"),
+    Suite("FP16, 64 to 16384 in each dimension", "cube_f16_nn_h200"),
     Suite("8-bit floats (E4M3)", "suite_e4m3_nt_h200"),
     Suite("8-bit integers", "suite_i8_nt_h200"),
     Suite("FP32, batches of small squares", "batched_f32_nn_h200"),

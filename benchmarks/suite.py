@@ -41,6 +41,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -284,8 +285,10 @@ def templates(families: Sequence[Family]) -> dict[str, str]:
 
 
 def _command(out: str) -> str:
-    # Where the results lay on that machine says nothing, nor how long this call was given.
-    arguments = ["OUT" if argument == out else argument for argument in sys.argv[1:]]
+    # Where results lay on that machine says nothing.
+    known = dict(pairwise(sys.argv)).get("--known")
+    places = {out: "OUT", known: "KNOWN"}
+    arguments = [places.get(argument, argument) for argument in sys.argv[1:]]
     return shlex.join(["benchmarks/suite.py", *arguments])
 
 
