@@ -86,7 +86,11 @@ def calls_of(problem: Problem) -> tuple[dict[str, Callable[[], Any]], Any]:
         EAGER: lambda: as_written(x, w, *arrays),
         PLAIN_PRODUCT: lambda: autogemm.gemm(x, w, product),
     }
-    rows = [one[:CHECKED_ROWS] if one.shape[0] == problem.m else one for one in arrays]
+    axes = [one.axes for one in epilogue.inputs if one.axes]
+    rows = [
+        one[:CHECKED_ROWS] if axis.startswith("m") else one
+        for axis, one in zip(axes, arrays, strict=True)
+    ]
     exact = as_written(x[:CHECKED_ROWS].double(), w.double(), *(one.double() for one in rows))
     return calls, exact
 
