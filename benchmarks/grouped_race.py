@@ -10,7 +10,6 @@ and timed in turn, in random order, round after round. Written: grouped_race_GPU
 import json
 import math
 import os
-import random
 import statistics
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 import click
 from suite_shapes import GROUPED_SHAPES, problem_of
 from suite_tables import gpu_label
+from torch_timing import interleaved
 
 import autogemm
 from autogemm.model.dtypes import DType
@@ -30,7 +30,6 @@ from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.finals import paired_ratio
 from autogemm.support.errors import AutogemmError
 
-SAMPLE_US = 4000.0
 # bf16 has 8 bits; sums in FP32 are rounded once.
 TOLERANCE = 2.0**-7
 
@@ -58,29 +57,6 @@ def error_of(result: Any, x: Any, w: Any, offsets: Any) -> float:
     return worst
 
 
-def graph_of(call: Callable[[], Any]) -> tuple[Any, int]:
-    """A CUDA graph of so many calls that it takes about `SAMPLE_US`, and their number."""
-    import torch
-
-    def microseconds(work: Callable[[], Any]) -> float:
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        work()
-        end.record()
-        end.synchronize()
-        return float(begin.elapsed_time(end)) * 1e3
-
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize()
-    launches = max(1, round(SAMPLE_US / max(1.0, min(microseconds(call) for _ in range(5)))))
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(launches):
-            call()
-    return graph, launches
-
-
 def race(problem: Problem, rounds: int) -> dict[str, Any]:
     """A row: both times, and the ratio of torch's to ours."""
     import torch
@@ -95,19 +71,7 @@ def race(problem: Problem, rounds: int) -> dict[str, Any]:
     errors = {name: error_of(call(), x, w, offsets) for name, call in calls.items()}
     if wrong := [name for name, error in errors.items() if error > TOLERANCE]:
         raise AutogemmError(f"{problem.label}: {', '.join(wrong)} wrong: {errors}")
-    graphs = {name: graph_of(call) for name, call in calls.items()}
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    order, begin, end = list(calls), *(torch.cuda.Event(enable_timing=True) for _ in range(2))
-    shuffled = random.Random(1)
-    for _ in range(rounds):
-        shuffled.shuffle(order)
-        for name in order:
-            graph, launches = graphs[name]
-            begin.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            samples[name].append(begin.elapsed_time(end) * 1e3 / launches)
+    samples = interleaved(calls, rounds)
     found = paired_ratio(samples["torch"], samples["autogemm"], seed=1)
     times = {name: statistics.median(one) for name, one in samples.items()}
     return {

@@ -24,6 +24,8 @@ from autogemm.space import load_family
 @click.option("--family", "-f", required=True)
 @click.option("--size", "sizes", multiple=True, required=True, help="M=N=K or MxNxK; repeatable.")
 @click.option("--dtype", default="f32", help="As of autogemm tune.")
+@click.option("--layout", default="nn", help="As of autogemm tune.")
+@click.option("--epilogue", default="", help="As of autogemm tune.")
 @click.option("--over", required=True, help="The parameter; all its values, or those of --value.")
 @click.option("--value", "values", multiple=True, help="One of its values; repeatable.")
 @click.option("--rounds", default=25, help="Rounds of the finals.")
@@ -45,7 +47,9 @@ def main(
         raise click.BadParameter(f"{family} has no parameter {over!r}", param_hint="--over")
     raced = values or tuple(map(str, known[over]))
     command = [sys.executable, "-m", "autogemm", "tune", "--require-gpu", "--family", family]
-    command += ["--dtype", options["dtype"], "--rounds", str(options["rounds"]), "--json", "-q"]
+    command += ["--dtype", options["dtype"], "--layout", options["layout"], "--json", "-q"]
+    command += ["--epilogue", options["epilogue"]] if options["epilogue"] else []
+    command += ["--rounds", str(options["rounds"])]
     # A trial for each value; several where the rest of the config is not all named.
     command += ["--trials", str(8 * len(raced)), "--finalists", str(len(raced))]
     command += ["--budget", "4s", "--no-certify", "--no-warm-start", "--db", str(out / "race.db")]

@@ -72,6 +72,8 @@ class Fused:
     """Whether an input or the second output has a row for each row of C."""
     of_groups: bool
     """Whether an input has elements for each group."""
+    tiled: str
+    """The input of which tiles may be loaded as those of C are stored; empty for none."""
     fields: tuple[str, ...]
     """The kernel's arguments of which the struct is made, in order."""
 
@@ -95,6 +97,7 @@ def fused_of(problem: Problem) -> Fused | None:
     output = _output(problem)
     written_to = () if output is None else (output.argument,)
     emitted = {one.conversion for one in inputs if one.conversion.startswith("input_from_")}
+    tiled = epilogue.tiled_input(problem.dtype)
     factors = [name for name in ("alpha", "beta") if epilogue.reads(name)]
     return Fused(
         text=epilogue.text.removeprefix("" if output is None else f"{output.text}; "),
@@ -109,6 +112,7 @@ def fused_of(problem: Problem) -> Fused | None:
         reads_c=epilogue.reads("c"),
         has_matrix=has_matrix,
         of_groups=epilogue.is_of_groups,
+        tiled="" if tiled is None else tiled.name,
         fields=(
             *factors,
             *(one.argument for one in inputs),

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from autogemm.model.elements import Stored
 from autogemm.model.kernel import LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
-from autogemm.model.signature import Argument, ArgumentKind, extents, factors
+from autogemm.model.signature import OFFSETS, extents, factors
 from autogemm.support.child_process import MEMORY_CHECK_S, resident_bytes
 from autogemm.support.errors import UsageError
 
@@ -314,7 +314,7 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
         raw_launch.threads[:] = launch.threads
         raw_launch.smem_bytes = launch.smem_bytes
     for raw_map, tensor_map in zip(header.tensor_maps, plan.tensor_maps, strict=False):
-        _describe_map(raw_map, tensor_map)
+        _describe_map(raw_map, tensor_map, _region(plan, tensor_map.matrix))
     header.num_buffers = len(buffers)
     header.word_bytes = min(buffer.data.itemsize for buffer in buffers)
     offset = _page(ctypes.sizeof(RawExchange))
@@ -335,7 +335,6 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
 def _describe_arguments(header: RawExchange, plan: LaunchPlan, problem: Problem) -> None:
     signature = plan.signature
     header.num_arguments = len(signature)
-    arrays = [extra.argument.name for extra in plan.arrays]
     maps = [one.name for one in plan.tensor_maps]
     values: dict[str, ctypes.c_int32 | ctypes.c_float] = {
         **{name: ctypes.c_int32(value) for name, value in extents(problem).items()},
@@ -351,21 +350,19 @@ def _describe_arguments(header: RawExchange, plan: LaunchPlan, problem: Problem)
             raw.source = ArgumentSource.VALUE
             raw.bits = int.from_bytes(bytes(values[argument.name]), sys.byteorder)
         elif argument.is_array:
-            raw.source, raw.number = ArgumentSource.BUFFER, _region(argument, arrays)
+            raw.source, raw.number = ArgumentSource.BUFFER, _region(plan, argument.name)
         else:
             raw.source, raw.number = ArgumentSource.TENSOR_MAP, maps.index(argument.name)
 
 
-def _region(argument: Argument, arrays: list[str]) -> int:
-    if argument.kind is ArgumentKind.EXTRA:
-        return Region.EXTRA + arrays.index(argument.name)
-    if argument.kind is ArgumentKind.GROUPS:
-        return Region.EXTRA + len(arrays)
-    return Region[argument.name.upper()]
+def _region(plan: LaunchPlan, name: str) -> int:
+    """The number of the buffer that an array's argument of that name points to."""
+    own = [*(extra.argument.name for extra in plan.arrays), OFFSETS]
+    return Region.EXTRA + own.index(name) if name in own else Region[name.upper()]
 
 
-def _describe_map(raw: RawTensorMap, tensor_map: TensorMap) -> None:
-    raw.region = Region[tensor_map.matrix.upper()]
+def _describe_map(raw: RawTensorMap, tensor_map: TensorMap, region: int) -> None:
+    raw.region = region
     raw.element = tensor_map.element.format_code
     raw.offset_bytes = tensor_map.offset_bytes
     raw.ld_bytes = tensor_map.element.size_bytes * tensor_map.ld

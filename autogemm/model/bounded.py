@@ -168,7 +168,7 @@ def _relu(x: Bounded) -> Bounded:
 
 def _clamp(x: Bounded, low: Bounded, high: Bounded) -> Bounded:
     value = np.where(x.value < low.value, low.value, x.value)
-    value = np.where(x.value > high.value, high.value, value)
+    value = np.where(value > high.value, high.value, value)
     return Bounded(value, np.maximum(x.error, np.maximum(low.error, high.error)))
 
 

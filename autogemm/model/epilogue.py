@@ -176,6 +176,13 @@ class Epilogue:
             if one.name not in BUILT_IN
         )
 
+    def tiled_input(self, dtype: DType) -> EpilogueInput | None:
+        """The one input with a row for each row of C, if its elements are of C's type: a kernel may
+        load tiles of it as it stores those of C. None where there is none, or several.
+        """
+        found = [one for one in self.inputs if one.axes == "m, n"]
+        return found[0] if len(found) == 1 and found[0].element(dtype) is dtype.c else None
+
     @property
     def arrays(self) -> tuple[EpilogueInput, ...]:
         """The inputs, and behind them the second output where there is one."""

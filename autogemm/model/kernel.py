@@ -43,10 +43,11 @@ class Launch:
 class TensorMap:
     """The tiles of a matrix, as the tensor memory accelerator (TMA) is told of them.
 
-    ``matrix`` is ``A``, ``B``, ``C`` or ``workspace``, and the first element lies ``offset_bytes``
-    into it. Extents and box are (columns, rows), contiguous first, and ``ld`` the distance of rows,
-    in elements; ``swizzle_bytes`` is 0, 32, 64 or 128. A batch has ``matrices``, each ``matrix_ld``
-    elements after the previous one: a third dimension, with a box of 1. None for one product.
+    ``matrix`` is ``A``, ``B``, ``C``, ``workspace`` or the argument of an epilogue's input, and the
+    first element lies ``offset_bytes`` into it. Extents and box are (columns, rows), contiguous
+    first, and ``ld`` the distance of rows, in elements; ``swizzle_bytes`` is 0, 32, 64 or 128. A
+    batch has ``matrices``, each ``matrix_ld`` elements after the previous one: a third dimension,
+    with a box of 1. None for one product.
     """
 
     name: str

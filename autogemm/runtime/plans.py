@@ -221,9 +221,8 @@ class Plan:
             self._values[name].value = value
 
     def _place_maps(self) -> None:
-        places = {"A": self._a, "B": self._b, "C": self._c, "workspace": self._workspace}
         for one in self._maps:
-            one.place(places[one.matrix].value or 0)
+            one.place(self._values[one.matrix].value or 0)
 
     def close(self) -> None:
         """Give the workspaces and a family's own arrays back."""

@@ -66,13 +66,11 @@ def results_of(
             return given[SECOND if node.axes in (HALVES[1], INTERLEAVED[1]) else node.name]
         return _OPERATIONS[node.op](*_tensors(node.op, [value_of(arg) for arg in node.args], acc))
 
-    # A number alone has no shape.
-    shaped = torch.zeros_like(first)
     if epilogue.output is None:
-        return value_of(epilogue.root) + shaped, None
-    second = value_of(epilogue.output_root) + shaped
+        return value_of(epilogue.root), None
+    second = value_of(epilogue.output_root)
     given[epilogue.output.name] = second
-    return value_of(epilogue.root) + shaped, second
+    return value_of(epilogue.root), second
 
 
 def _columns(epilogue: Epilogue, acc: Any) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from autogemm.space.derived import (
     derive_values,
     expected_time,
     launch_plan,
+    matrix_of,
     stages_of,
     tile_of,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "list_families",
     "listed_space",
     "load_family",
+    "matrix_of",
     "nearest_legal",
     "output_rules",
     "parse_expression",

@@ -297,6 +297,10 @@ class _Check:
         if sizes := sorted(swizzle.names & _SIZES):
             raise swizzle.error(f"a swizzle is of the config, it cannot read {' '.join(sizes)}")
         columns, rows = form.extent or ("", "")
+        when = self._of_config(f"tensor_maps.{i + 1}.when", form.when)
+        if form.matrix == "input":
+            # A problem without such an input has no such map, whatever the config.
+            when = inlined("when", f"({form.when}) and tiled_input == 1")
         return TensorMapRule(
             name=form.name,
             matrix=form.matrix,
@@ -306,7 +310,7 @@ class _Check:
             box=(inlined("box", form.box[0]), inlined("box", form.box[1])),
             swizzle=swizzle,
             offset_bytes=inlined("offset_bytes", form.offset_bytes),
-            when=self._of_config(f"tensor_maps.{i + 1}.when", form.when),
+            when=when,
         )
 
     def argument(self, i: int, form: ArgumentForm, derive: dict[str, Expression]) -> ArgumentRule:

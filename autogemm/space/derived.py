@@ -19,7 +19,7 @@ from autogemm.space.family import (
     device_values,
     problem_values,
 )
-from autogemm.space.inputs import arguments_of
+from autogemm.space.inputs import PREFIX, arguments_of
 from autogemm.support.errors import FamilyError
 
 
@@ -154,7 +154,7 @@ def launch_plan(
     tensor_maps = tuple(
         TensorMap(
             name=rule.name,
-            matrix=rule.matrix,
+            matrix=matrix_of(rule, problem),
             element=rule.element_for(problem.dtype),
             extent=pair(rule.extent),
             ld=number(rule.ld, 1),
@@ -184,6 +184,15 @@ def launch_plan(
     stacks = {"batched": not problem.batch.is_one, "grouped": not problem.groups.is_none}
     stacks["masked"] = problem.groups.masked
     return LaunchPlan(launches, workspace_bytes, tensor_maps, extras, **stacks)
+
+
+def matrix_of(rule: TensorMapRule, problem: Problem) -> str:
+    """The name of the matrix that a map describes; for an epilogue's input that of its argument."""
+    if rule.matrix != "input":
+        return rule.matrix
+    tiled = problem.epilogue.tiled_input(problem.dtype)
+    assert tiled is not None, "the map is there where the input is"
+    return PREFIX + tiled.name
 
 
 def _stacked(rule: TensorMapRule, problem: Problem, *, rows: int) -> dict[str, int]:

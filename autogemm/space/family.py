@@ -29,7 +29,7 @@ MAX_VALUE = 2**31 - 1
 PROBLEM_NAMES = (
     *EXTENT_NAMES,
     *("trans_a", "trans_b", "bytes_ab", "bytes_c", "dtype_ab", "dtype_c", "gate", "batch"),
-    *("groups", "divides_k"),
+    *("groups", "divides_k", "tiled_input"),
 )
 PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c", "gate"})
 DEVICE_NAMES = tuple(f"device.{name}" for name in FACTS)
@@ -148,7 +148,7 @@ class TensorMapRule:
 
     def element_for(self, dtype: DType) -> Element:
         """The type of the map's elements in a problem of those types."""
-        return self.element or (dtype.c if self.matrix == "C" else dtype.ab)
+        return self.element or (dtype.c if self.matrix in {"C", "input"} else dtype.ab)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,12 +379,17 @@ class Family:
 
     @property
     def launch_parameters(self) -> frozenset[str]:
-        """The parameters that decide how kernels are launched, or what they are given."""
+        """The parameters that decide how kernels are launched, or what they are given.
+
+        Whether there is a map of an epilogue's input is left to templates, which read it where
+        there is such an input: it does not shape the other kernels.
+        """
         expressions = [self.workspace_bytes]
         for launch in self.launch:
             expressions += [*launch.grid, *launch.threads, launch.smem_bytes, launch.when]
         for one in self.tensor_maps:
-            expressions += [*one.extent, one.ld, *one.box, one.swizzle, one.offset_bytes, one.when]
+            expressions += [*one.extent, one.ld, *one.box, one.swizzle, one.offset_bytes]
+            expressions += [one.when] if one.matrix != "input" else []
         return self.parameters_below(name for one in expressions for name in one.names)
 
     def value_of(self, expression: Expression, given: dict[str, Operand]) -> Operand:
@@ -405,8 +410,8 @@ def problem_values(problem: Problem) -> dict[str, Value]:
 
 
 def specialised_values(problem: Problem) -> dict[str, Value]:
-    """Transpositions and element types, which are constants of a kernel's text; and the single
-    product where there is no batch, no group where there are none.
+    """Transpositions, element types and facts of the epilogue, which are constants of a kernel's
+    text; and the single product where there is no batch, no group where there are none.
     """
     dtype = problem.dtype
     return {
@@ -420,6 +425,7 @@ def specialised_values(problem: Problem) -> dict[str, Value]:
         "dtype_ab": dtype.ab.label,
         "dtype_c": dtype.c.label,
         "gate": str(problem.epilogue.gate),
+        "tiled_input": int(problem.epilogue.tiled_input(dtype) is not None),
     }
 
 

@@ -109,13 +109,14 @@ class LaunchForm(_Form):
 class TensorMapForm(_Form):
     """``{name: map_a, matrix: A, box: [64, BM], swizzle: 128}``.
 
-    ``box`` is [columns, rows] as stored, in elements; ``swizzle`` bytes. A map of the workspace
+    ``box`` is [columns, rows] as stored, in elements; ``swizzle`` bytes. ``input`` is the one input
+    of an epilogue that has C's shape and type (``tiled_input``). A map of the workspace
     also has an ``element`` type, its ``extent`` [columns, rows], ``ld``, and ``offset_bytes``. A
     map whose ``when`` is 0 is left out; it reads parameters only.
     """
 
     name: Identifier
-    matrix: Literal["A", "B", "C", "workspace"]
+    matrix: Literal["A", "B", "C", "input", "workspace"]
     box: Pair
     swizzle: ExpressionText = "0"
     element: str | None = None

@@ -18,6 +18,7 @@ _STORED = {
         "2 * ldb if gate == 'interleaved' else ldb",
     ),
     "C": (["N", "M"], "ldc"),
+    "input": (["N", "M"], "N"),
 }
 # Bytes that addresses, rows and offsets are multiples of, and the most elements of a box each way
 # (CUDA driver API, cuTensorMapEncodeTiled).
@@ -62,7 +63,7 @@ def element_of(form: TensorMapForm) -> Element | None:
 def rules_of(form: TensorMapForm) -> list[ConstraintForm]:
     """The rules of TMA for a completed form, which legal configs keep."""
     element = element_of(form)
-    own_bytes = "bytes_c" if form.matrix == "C" else "bytes_ab"
+    own_bytes = "bytes_c" if form.matrix in {"C", "input"} else "bytes_ab"
     num_bytes = str(element.size_bytes) if element else own_bytes
     inner, outer = form.box
     swizzle, row = _factor(form.swizzle), f"{_factor(inner)} * {num_bytes}"

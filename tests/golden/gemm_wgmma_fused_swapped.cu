@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=256 BN=128 WM=256 WN=64 STAGES=4 SCHEDULE=cooperative CLUSTER_M=1
 // CLUSTER_N=1 SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=8 BLOCKS=132 EPILOGUE=overlapped
-// K_ORDER=forward SWAP_AB=1 SHORT_BY=24 PACK=none STORE_C=tma
+// K_ORDER=forward SWAP_AB=1 SHORT_BY=24 PACK=none STORE_C=tma INPUTS=direct
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B bf16, C bf16, accumulators FP32.

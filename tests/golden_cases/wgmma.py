@@ -267,6 +267,34 @@ CASES = (
         family="gemm_wgmma",
         least_arch=90,
     ),
+    # Tiles of an input come through the stages.
+    GoldenCase(
+        "fused_ahead",
+        fused(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "silu(acc + bias[n]) * gate[m, n]"),
+        TWO_HEIGHTS | {"INPUTS": "ahead"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "fused_ahead_pingpong",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NN, DType.F16),
+            "aux[m, n] = acc + rest[m, n]; relu(aux)",
+        ),
+        {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "pingpong", "GROUP_M": 1}
+        | {"CLUSTER_M": 1, "EPILOGUE": "after", "INPUTS": "ahead"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "fused_ahead_pingpong_swapped",
+        fused(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "acc + rest[m, n]"),
+        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 40, "GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after"}
+        | {"SWAP_AB": 1, "INPUTS": "ahead"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
     GoldenCase(
         "fused_two_outputs",
         fused(

@@ -1,10 +1,12 @@
 """Epilogues of a user's on a GPU: each family, several expressions, odd sizes."""
 
+from dataclasses import replace
+
 import pytest
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.model.config import Config
+from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import Candidate
@@ -105,6 +107,57 @@ def test_gated_kernels_are_right(
         target.prepare(problem, OPTIONS)
         for config in found:
             assert_right(target, compiler, family, config, problem)
+
+
+# Tiles of inputs that come through the stages: C and C^T, tiles of two heights, in turns, shared.
+AHEAD: dict[str, tuple[str, dict[str, Value]]] = {
+    "cooperative": ("silu(acc) * gate[m, n]", {"BM": 128, "BN": 256, "WM": 64, "WN": 256}),
+    "overlapped": (
+        "acc * scale[m] + rest[m, n] + beta * c[m, n]",
+        {"BM": 128, "BN": 256, "WM": 64, "WN": 256, "BLOCKS": 132, "EPILOGUE": "overlapped"},
+    ),
+    "two heights": (
+        "gelu_tanh(acc + bias[n]) + rest[m, n]",
+        {
+            **{"BM": 256, "BN": 128, "WM": 256, "WN": 64, "SWAP_AB": 1, "SHORT_BY": 24},
+            **{"BLOCKS": 132, "EPILOGUE": "overlapped", "K_ORDER": "serpentine"},
+        },
+    ),
+    "pingpong": (
+        "aux[m, n] = acc + rest[m, n]; gelu(aux)",
+        {"BM": 128, "BN": 128, "WM": 128, "WN": 128, "SCHEDULE": "pingpong", "BLOCKS": 132},
+    ),
+    "pingpong, C^T": (
+        "acc + rest[m, n]",
+        {
+            **{"BM": 200, "BN": 128, "WM": 200, "WN": 128, "SCHEDULE": "pingpong", "SWAP_AB": 1},
+            **{"BOX_M": 40, "C_BUFFERS": 2, "BLOCKS": 132},
+        },
+    ),
+    "cluster": (
+        "silu(acc + bias[n]) * gate[m, n]",
+        {"BM": 128, "BN": 192, "WM": 64, "WN": 192, "CLUSTER_M": 2, "BLOCKS": 132},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AHEAD)
+def test_inputs_that_come_ahead_are_right(
+    target: CudaTarget, compiler: Compiler, name: str
+) -> None:
+    if target.device.arch != 90:
+        pytest.skip(f"{target.device.name} has no wgmma")
+    family = load_family("gemm_wgmma").on(target.device)
+    text, changes = AHEAD[name]
+    base = family.seeds[0].as_dict() | {"C_BUFFERS": 1, "BOX_M": 64, "BLOCKS": 0, "STAGES": 4}
+    values = base | {"EPILOGUE": "after", "INPUTS": "ahead"} | changes
+    config = family.completed(replace(family.seeds[0], values=tuple(values.items())))
+    for size, dtype in (((264, 392, 328), DType.BF16), ((4000, 2056, 520), DType.F16)):
+        plain = Problem(*size, Layout.NT, dtype, beta=-0.5 if "beta" in text else 0.0)
+        problem = plain.with_epilogue(Epilogue(text))
+        assert broken_constraints(family, config, problem, target.device) == []
+        target.prepare(problem, OPTIONS)
+        assert_right(target, compiler, family, config, problem)
 
 
 def assert_right(

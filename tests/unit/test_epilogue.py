@@ -208,3 +208,10 @@ def test_no_edge_case_has_a_batch_where_the_epilogue_takes_none(text: str) -> No
     plain = planned_cases(*given)
     assert any(not case.problem.batch.is_one for case in plain)
     assert len(plain) == count_cases(*given)
+
+
+def test_the_upper_limit_of_a_clamp_wins_where_the_limits_cross() -> None:
+    given = {"acc": exactly(np.array([-3.0, -1.1, 2.0])), "low": exactly(-0.75)}
+    given["high"] = exactly(-1.25)
+    found = result_of(Epilogue("clamp(acc, low, high)"), given)
+    assert found.value.tolist() == [-1.25, -1.25, -1.25]

@@ -15,9 +15,10 @@ from store_samples import H100
 from autogemm.codegen.export import Library, Part, Variant, export_cuda, export_library
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.rule import Nearest
-from autogemm.space import Family, load_family
+from autogemm.space import Family, load_family, signature_of
 
 TODAY = date(2026, 11, 21)
 
@@ -143,6 +144,19 @@ def test_nvcc_compiles_a_library_with_tensor_maps(tiles: Family, tmp_path: Path)
     assert not nvcc(tmp_path, "-arch=sm_90", "gemm_f32.cu")
 
 
+def test_the_map_of_an_input_is_of_its_argument() -> None:
+    family = load_family("gemm_wgmma")
+    ahead = Config.of("gemm_wgmma", family.seeds[0].as_dict() | {"INPUTS": "ahead"})
+    problem = Problem(4096, 4096, 4096, Layout.NT, DType.BF16)
+    fused = problem.with_epilogue(Epilogue("silu(acc + bias[n]) * gate[m, n]"))
+    text = export_cuda(stored_kernel(family, fused, ahead), family, "best.cu", TODAY)
+    # Behind eleven arguments of a GEMM and bias.
+    assert "const char* const epilogue_gate = *(char**)arguments[12];" in text
+    assert "BFLOAT16, 2, epilogue_gate, N, M, N," in " ".join(text.split())
+    assert signature_of(family, ahead, fused).names[-2:] == ("map_c", "map_input")
+    assert signature_of(family, ahead, problem).names[-1] == "map_c"
+
+
 # Family, what one of its seeds has or gets, problem.
 SHIPPED: dict[str, tuple[str, dict[str, Value], Problem]] = {
     "f16, parts": (
@@ -160,6 +174,11 @@ SHIPPED: dict[str, tuple[str, dict[str, Value], Problem]] = {
         "gemm_wgmma",
         {"PACK": "both", "STORE_C": "threads"},
         Problem(1023, 1025, 1021, Layout.TN, DType.BF16),
+    ),
+    "input ahead": (
+        "gemm_wgmma",
+        {"INPUTS": "ahead"},
+        Problem(4096, 4096, 4096, Layout.NT, DType.BF16, epilogue=Epilogue("acc + rest[m, n]")),
     ),
     "emulated": ("sgemm_emulated_wgmma", {}, Problem(1000, 1000, 1000)),
 }

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 from runtime_fakes import FakeDriver
 
-from autogemm.model.dtypes import Element
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import LaunchPlan, TensorMap
-from autogemm.model.problem import Problem
+from autogemm.model.problem import Layout, Problem
 from autogemm.runtime import plans
 from autogemm.runtime.operands import Call
 from autogemm.runtime.plans import Gpu, Kernel, Plan
+from autogemm.space import launch_plan, load_family
 
 MAPS = (
     TensorMap("map_a", "A", Element.F32, (64, 64), 64, (32, 64), 128),
@@ -61,3 +64,24 @@ def test_maps_follow_their_matrices(monkeypatch: pytest.MonkeyPatch, workspace_b
     assert run(1024, 2048) == []
     assert run(1024, 8192) == [("map_c", 8192)]
     assert driver.seen == [1024, 8192]
+
+
+def test_the_map_of_an_input_is_where_the_caller_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[tuple[str, int]] = []
+    monkeypatch.setattr(plans, "encode", lambda one, at, _: encoded.append((one.matrix, at)))
+    family = load_family("gemm_wgmma")
+    problem = Problem(256, 256, 256, Layout.NT, DType.BF16, epilogue=Epilogue("acc + rest[m, n]"))
+    ahead = Config.of("gemm_wgmma", family.seeds[0].as_dict() | {"INPUTS": "ahead"})
+    launches = ((0, (1, 1, 1), (128, 1, 1), 0),)
+    kernel = Kernel(launches, launch_plan(family, ahead, problem))
+    plan = Plan(
+        *(Gpu(Launches(), 0), Call(problem, False, ((0, 0, 0),)), kernel, (256, 256)),
+        is_tuned=False,
+    )
+    for address in (16384, 32768):
+        plan.give({"epilogue_rest": address})
+        plan.run(1024, 2048, 4096, 1.0, 0.0, 0)
+    assert encoded == [
+        *(("A", 1024), ("B", 2048), ("C", 4096)),
+        *(("epilogue_rest", 16384), ("epilogue_rest", 32768)),
+    ]

@@ -108,7 +108,7 @@ def test_rules_of_a_map_that_is_left_out_do_not_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("matrix: A", "matrix: D", r"tensor_maps\.1\.matrix: Input should be 'A', 'B', 'C' or"),
+        ("matrix: A", "matrix: D", r"tensor_maps\.1\.matrix: Input should be 'A', 'B', 'C', 'in"),
         ("matrix: C,", "matrix: C, element: ab,", "unknown element type 'ab'"),
         ("name: map_c", "name: map_a", r"tensor_maps\.2\.name: the name 'map_a' is taken"),
         ("name: map_c", "name: BM", r"tensor_maps\.2\.name: the name 'BM' is taken"),

@@ -17,6 +17,7 @@ from autogemm.space import (
     TensorMapRule,
     arguments_of,
     device_values,
+    matrix_of,
     signature_of,
     written,
 )
@@ -35,6 +36,7 @@ class Host:
 
     def __init__(self, family: Family, config: Config, problem: Problem) -> None:
         self._family = family
+        self._problem = problem
         self._dtype = problem.dtype
         self._held = HeldValues(family, config, problem)
         self._special, self._constants = self._held.specialised, self._held.constants
@@ -129,16 +131,18 @@ class Host:
         """The names of the kernels that are launched, each once, in order."""
         return dict.fromkeys(rule.kernel for rule in self._rules())
 
-    def _tensor_map(self, rule: TensorMapRule) -> dict[str, str]:
+    def _tensor_map(self, rule: TensorMapRule) -> dict[str, object]:
         """The C++ initialisers of a tensor map."""
         element = rule.element_for(self._dtype)
         offset = self._c_text(rule.offset_bytes)
         swizzle = self._c_text(rule.swizzle)
+        matrix = matrix_of(rule, self._problem)
         return {
-            "matrix": rule.matrix,
+            "matrix": matrix,
+            "is_argument": rule.matrix in {"input", "workspace"},
             "type": f"CU_TENSOR_MAP_DATA_TYPE_{element.tensor_map_type}",
             "element_bytes": str(element.size_bytes),
-            "base": rule.matrix + ("" if offset == "0" else f" + {offset}"),
+            "base": matrix + ("" if offset == "0" else f" + {offset}"),
             "columns": self._c_text(rule.extent[0]),
             "rows": self._c_text(rule.extent[1]),
             "ld": self._c_text(rule.ld),

@@ -1,0 +1,52 @@
+"""Times of calls in PyTorch's process, in turn, each as a CUDA graph of some milliseconds."""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+SAMPLE_US = 4000.0
+
+
+def interleaved(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Microseconds of each call in each round; the order within a round is random."""
+    import torch
+
+    graphs = {name: graph_of(call) for name, call in calls.items()}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    order, begin, end = list(calls), *(torch.cuda.Event(enable_timing=True) for _ in range(2))
+    shuffled = random.Random(1)
+    for _ in range(rounds):
+        shuffled.shuffle(order)
+        for name in order:
+            graph, launches = graphs[name]
+            # Untimed: while it runs, the host queues all that is timed.
+            graph.replay()
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            samples[name].append(begin.elapsed_time(end) * 1e3 / launches)
+    return samples
+
+
+def graph_of(call: Callable[[], Any]) -> tuple[Any, int]:
+    """A CUDA graph of so many calls that it takes about `SAMPLE_US`, and their number."""
+    import torch
+
+    def microseconds(work: Callable[[], Any]) -> float:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * 1e3
+
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    launches = max(1, round(SAMPLE_US / max(1.0, min(microseconds(call) for _ in range(5)))))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(launches):
+            call()
+    return graph, launches
