@@ -40,6 +40,14 @@ def test_the_figures_are_those_of_the_listing(tmp_path: Path) -> None:
     assert again[0]["gpu"] == "NVIDIA H100 80GB HBM3"
 
 
+def test_a_listing_without_a_date_has_none() -> None:
+    """What earlier versions printed has no date; that of the file says when it was copied."""
+    assert "measured_at" not in ROWS[0]
+    shown = call("bench", "--show", SHIPPED)
+    assert shown.stdout.splitlines()[0] == "NVIDIA H100 80GB HBM3, date unknown"
+    assert {row["measured_at"] for row in json.loads(call("bench", "--show", SHIPPED, "--json").stdout)} == {None}
+
+
 def test_pictures_and_report_need_no_database(tmp_path: Path) -> None:
     for kind in ("ladder", "sizes"):
         picture = tmp_path / f"{kind}.svg"
@@ -49,7 +57,7 @@ def test_pictures_and_report_need_no_database(tmp_path: Path) -> None:
     page = tmp_path / "ladder.html"
     result = call("report", page, "--bench", SHIPPED)
     assert result.exit_code == 0, result.output
-    assert "naive_uncoalesced" in page.read_text()
+    assert "naive_uncoalesced" in page.read_text() and "date unknown" in page.read_text()
     roofs = call("roofline", "--bench", SHIPPED, "--json")
     assert {row["provenance"] for row in json.loads(roofs.stdout)} == {"recorded"}
 

@@ -411,6 +411,10 @@ class BenchCopy:
     record: Literal["bench"] = field(default="bench", kw_only=True)
     bench: Bench
 
+    def __post_init__(self) -> None:
+        if self.bench.started_at is None:
+            raise ValueError("the benchmark has no started_at: a stored one says when it was run")
+
 
 @dataclass(frozen=True, slots=True)
 class ProfileCopy:
