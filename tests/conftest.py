@@ -24,6 +24,10 @@ OF_THE_TERMINAL = (
     "TTY_INTERACTIVE",
 )
 
+# NumPy's threads wait by spinning, which took a tenth of the suite's processor time; tests run in
+# several processes, each of which needs one thread.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*.cu")

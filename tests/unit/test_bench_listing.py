@@ -45,7 +45,9 @@ def test_a_listing_without_a_date_has_none() -> None:
     assert "measured_at" not in ROWS[0]
     shown = call("bench", "--show", SHIPPED)
     assert shown.stdout.splitlines()[0] == "NVIDIA H100 80GB HBM3, date unknown"
-    assert {row["measured_at"] for row in json.loads(call("bench", "--show", SHIPPED, "--json").stdout)} == {None}
+    assert {
+        row["measured_at"] for row in json.loads(call("bench", "--show", SHIPPED, "--json").stdout)
+    } == {None}
 
 
 def test_pictures_and_report_need_no_database(tmp_path: Path) -> None:

@@ -281,7 +281,9 @@ def test_the_catalogue_is_listed_and_marked_as_recorded(ships: Ships) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--db", "mine.db"), ("--run", "3")])
-def test_the_catalogue_has_no_database_and_no_runs(ships: Ships, arguments: tuple[str, str]) -> None:
+def test_the_catalogue_has_no_database_and_no_runs(
+    ships: Ships, arguments: tuple[str, str]
+) -> None:
     ships(winner())
     result = CliRunner().invoke(main, ["db", "best", "--catalogue", *arguments])
     assert result.exit_code == 2 and result.stdout == ""
