@@ -394,7 +394,7 @@ def _matrix(
 def _is_exact(problem: Problem, magnitude: float) -> bool:
     """Return whether sums of multiples of 1/4 stay below 2^24 such steps."""
     quarters = all(x * 4 == int(x * 4) for x in (problem.alpha, problem.beta))
-    # What tensor cores add has as many bits; integers of A and B are 3 at most.
+    # Tensor cores add numbers of as many bits; integers of A and B are 3 at most.
     has_room = 9 * problem.k < 2.0 ** (problem.dtype.ab.accum_fraction_bits + 1)
     return quarters and magnitude * 4 < 2**22 and has_room
 

@@ -1,4 +1,4 @@
-"""What ``autogemm bench --json`` printed, read back: shown, drawn and reported as it was."""
+"""Output of ``autogemm bench --json``, read back: shown, drawn and reported as it was."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_the_figures_are_those_of_the_listing(tmp_path: Path) -> None:
                 assert now[name] == pytest.approx(before[name]), (before["kernel"], name)
         if before["percent_of_cublas"] is not None:
             assert now["ratio"] == pytest.approx(before["percent_of_cublas"] / 100)
-    # What is printed now says its GPU and time, so that a file of any name can be read.
+    # Listings printed now name their GPU and time, so that a file of any name can be read.
     own = tmp_path / "own.json"
     own.write_text(shown.stdout)
     twice = call("bench", "--show", own, "--json")
@@ -41,7 +41,7 @@ def test_the_figures_are_those_of_the_listing(tmp_path: Path) -> None:
 
 
 def test_a_listing_without_a_date_has_none() -> None:
-    """What earlier versions printed has no date; that of the file says when it was copied."""
+    """Listings of earlier versions have no date; that of the file only says when it was copied."""
     assert "measured_at" not in ROWS[0]
     shown = call("bench", "--show", SHIPPED)
     assert shown.stdout.splitlines()[0] == "NVIDIA H100 80GB HBM3, date unknown"

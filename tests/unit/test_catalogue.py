@@ -98,7 +98,7 @@ def chooser(*rows: DecidedRow) -> Chooser:
     return Chooser([*rows, *shipped_rows(NAMES, H100.arch)], FAMILIES, H100)
 
 
-# What ships.
+# The catalogue that ships.
 
 
 def test_what_ships_says_what_is_so_of_todays_families() -> None:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 DATA_FOLDERS = ("templates", "search_spaces", "db/migrations", "db/recordings", "db/catalogue")
 
 
-# What this run was given to find the checkout must not lead the installed package there.
+# The variable that leads this run to the checkout must not lead the installed package there.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 

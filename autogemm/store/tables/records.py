@@ -136,7 +136,7 @@ class BestQuery:
 
     @classmethod
     def of(cls, problem: Problem) -> "BestQuery":
-        """What is stored of a problem, and of those that have its size, layout and dtype."""
+        """The stored text of a problem, and of those that have its size, layout and dtype."""
         return cls(size=problem.size_label, layout=problem.layout.value, dtype=problem.dtype.label)
 
     def is_of_batch(self, text: str) -> bool:
