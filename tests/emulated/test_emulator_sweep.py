@@ -27,7 +27,7 @@ from autogemm.verify.cases import (
 pytestmark = pytest.mark.emulated
 
 SEED = 20
-FEW_SMS = 12
+FEW_SMS = 4
 # Configs for each family, by when it is searched: fewer where it is only there to teach.
 CONFIGS = {Searched.ALWAYS: 2, Searched.WITH_EMULATION: 1, Searched.BY_NAME: 1}
 # Cases for all seeds of a family together.
