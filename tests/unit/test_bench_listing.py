@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from autogemm.cli import main
 from autogemm.formats import read_bench_listing
+from autogemm.store.tables.records import BenchCopy
 from autogemm.support.errors import RecordingError, UsageError
 
 SHIPPED = Path(__file__).parents[2] / "benchmarks" / "results" / "ladder_h100.json"
@@ -48,6 +49,11 @@ def test_a_listing_without_a_date_has_none() -> None:
     assert {
         row["measured_at"] for row in json.loads(call("bench", "--show", SHIPPED, "--json").stdout)
     } == {None}
+
+
+def test_a_benchmark_without_a_date_is_not_stored() -> None:
+    with pytest.raises(ValueError, match="has no started_at"):
+        BenchCopy(bench=read_bench_listing(SHIPPED))
 
 
 def test_pictures_and_report_need_no_database(tmp_path: Path) -> None:
