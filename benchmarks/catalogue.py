@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def stale(found: Iterable[Winner]) -> Iterator[str]:
-    """What entries say that is no longer true of today's families, in a line each."""
+    """Yield a line for each entry that no longer holds for today's families."""
     for one in found:
         where = f"{one.problem.label} on {one.gpu}"
         if not all(is_legal(kernel.config, one.problem, one.gpu) for kernel in one.kernels):

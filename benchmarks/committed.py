@@ -31,7 +31,7 @@ from autogemm.support.errors import AutogemmError
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = ".rounds.json.gz"
-# Of a config's values, its problem and the hash of the text that was timed, a config of today.
+# Returns a config of today for a config's values, its problem and the hash of the text timed.
 ConfigOf = Callable[[dict[str, Any], Problem, str], Config | None]
 
 

@@ -1,4 +1,4 @@
-"""What dispatch rules lose at each size of a crossed sweep when that size is left out.
+"""Measures what dispatch rules lose at each size of a crossed sweep when that size is left out.
 
     python benchmarks/dispatch_regret.py DATABASE
 

@@ -169,7 +169,7 @@ def sweeps(gpu: Gpu) -> Iterator[dict[str, object]]:
 
 
 def hard_inputs() -> dict[str, tuple[Matrix, Matrix]]:
-    """What breaks a split into parts. Made by NumPy, which keeps subnormal numbers."""
+    """Inputs that break a split into parts, made by NumPy, which keeps subnormal numbers."""
     depth = 1024
     random = np.random.default_rng(9)
     a = random.standard_normal((SIZE, depth)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What a call costs on the host: autogemm.gemm beside torch.matmul and cupy.matmul.
+"""Measures the cost of a call on the host: autogemm.gemm beside torch.matmul and cupy.matmul.
 
 The product is so small that the GPU waits for the host; the host's time per call is that of many
 calls without waiting for the GPU, in turns so that all see the same machine.

@@ -55,7 +55,7 @@ def cases() -> dict[str, tuple[Family, Config, Problem]]:
 
 
 def built(name: str, family: Family, config: Config, problem: Problem, folder: Path) -> str:
-    """What nvcc said; nothing when all is well."""
+    """The messages of nvcc; empty when all is well."""
     from export_samples import stored_kernel
 
     path = folder / f"{name}.cu"

@@ -53,7 +53,7 @@ THREADS = "block_size_x"
 
 @dataclass(frozen=True)
 class Result:
-    """What one tool did. ``search_s`` leaves out getting ready, by the tool's own account."""
+    """The work of one tool. ``search_s`` leaves out getting ready, by the tool's own account."""
 
     tool: str
     candidates: int

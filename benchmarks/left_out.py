@@ -1,4 +1,4 @@
-"""What the choice for sizes that were not tuned loses, size by size.
+"""Measures what the choice for sizes that were not tuned loses, size by size.
 
     python benchmarks/left_out.py [DATABASE]
 

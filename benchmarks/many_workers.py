@@ -138,7 +138,7 @@ def fork_workers() -> None:
     file, count = Path(sys.argv[1]), int(sys.argv[2])
     fakes: Any = import_module("fake_cluster")
     import_module("autogemm.cluster.worker")
-    # What the first problem imports.
+    # The modules that the first problem imports.
     import_module("autogemm.search.studies")
     import_module("psycopg")
     fakes.attach()

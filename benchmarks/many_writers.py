@@ -32,7 +32,7 @@ PROBLEM = Problem(4096, 4096, 4096)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process does."""
+    """A job of one process."""
 
     db: str
     seed: int
@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one process says that it stored: trial number -> sha256 of the config."""
+    """The trials that one process says it stored: trial number -> sha256 of the config."""
 
     run_id: int
     told: dict[int, str]

@@ -69,7 +69,7 @@ def cpu_s() -> float:
 
 
 def fates(folder: str, family_name: str, draw: Draw) -> list[MutantResult]:
-    """What became of each mutant of a family; its seconds are of one core."""
+    """The fate of each mutant of a family; its seconds are of one core."""
     emulator = Emulator(Path(folder), HANGS_S)
     drawn = planted(family_name, draw)
     return [fate_of(emulator, one, draw.each_s, cpu_s) for one in drawn]

@@ -62,7 +62,7 @@ class Mutant:
 
     @property
     def name(self) -> tuple[str, str, str]:
-        """What stays the same while other lines of the module change."""
+        """The identity of a mutant, which stays the same while other lines of the module change."""
         return f"{self.module}:{self.function}", self.old, self.new
 
     def __str__(self) -> str:

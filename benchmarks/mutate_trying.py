@@ -31,7 +31,7 @@ FIRST_FILES, FIRST_S = 2, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one test file runs, of all modules: seconds of each test, tests of each line."""
+    """Facts of one test file, for all modules: seconds of each test, tests of each line."""
 
     seconds: dict[str, float]
     lines: dict[str, dict[str, list[str]]]

@@ -1,11 +1,11 @@
-"""What one parameter is worth: the same config with each of its values, in finals beside cuBLAS.
+"""Races one parameter: the same config with each of its values, in finals beside cuBLAS.
 
     benchmarks/gpu_box.sh run python3 benchmarks/race.py --family gemm_wgmma --dtype bf16 \
         --size 4096 --size 8192 --over EPILOGUE --out OUT \
         BM=128 BN=256 WM=64 WN=256 STAGES=4 SCHEDULE=cooperative CLUSTER_M=1 CLUSTER_N=1 \
         SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=16 BLOCKS=132
 
-What is not named of the config is searched along; every kernel is verified before it is timed.
+Parameters that are not named are searched too; every kernel is verified before it is timed.
 """
 
 import json

@@ -164,7 +164,7 @@ def _size(rng: random.Random) -> int:
 
 @dataclass(frozen=True)
 class Suite:
-    """What is measured: shapes of one element type, in each layout, with the same options.
+    """The shapes to measure: of one element type, in each layout, with the same options.
 
     ``name`` is that of the files, without layout and GPU.
     """
@@ -181,7 +181,7 @@ class Suite:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What must be the same for rows to stand in one table."""
+        """The values that must be the same for rows to stand in one table."""
         named = ("trials", "budget_s", "finalists", "rounds", "max_error", "l2", "seeds", "seed")
         return {name: getattr(self.options, name) for name in named}
 

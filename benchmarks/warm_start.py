@@ -1,4 +1,4 @@
-"""What a warm start saves, replayed on the recordings that ship: trials until 98 % of the optimum.
+"""Replays warm starts on the recordings that ship: trials until 98 % of the optimum.
 
 Each recording is searched with the results of the others in the database and without, with the
 seeds of the family's YAML and without any (a family of one's own, or another kind of GPU), for

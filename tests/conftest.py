@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-# What changes how a terminal is written to, in Rich, click and Python's own tracebacks.
+# Variables that change how Rich, click and Python's own tracebacks write to a terminal.
 OF_THE_TERMINAL = (
     "CLICOLOR",
     "CLICOLOR_FORCE",
@@ -24,6 +24,10 @@ OF_THE_TERMINAL = (
     "TTY_INTERACTIVE",
 )
 
+# NumPy's threads wait by spinning, which took a tenth of the suite's processor time; tests run in
+# several processes, each of which needs one thread.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*.cu")
@@ -34,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The same for everybody, and in child processes too.
 
-    What is compiled is kept in one folder by all processes of a test run.
+    All processes of a test run keep compiled files in one folder.
     """
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

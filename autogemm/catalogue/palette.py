@@ -30,7 +30,7 @@ class Palette:
     """Libraries other than the baseline."""
     marked: str
     other: str
-    """What is there to compare with: rungs of the ladder, all trials."""
+    """Entries to compare with: rungs of the ladder, all trials."""
 
     @property
     def css(self) -> str:

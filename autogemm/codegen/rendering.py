@@ -108,7 +108,7 @@ def _has_epilogue(text: str, fused: Fused) -> bool:
 
 
 def _introduction(problem: Problem) -> str:
-    """What stands before the formula where there are several products."""
+    """The words before the formula where there are several products."""
     if problem.divides_k:
         return _DIVIDED.format(rows=_MASKED_RANGE if problem.groups.masked else _RANGE)
     if not problem.groups.is_none:

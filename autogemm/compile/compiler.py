@@ -90,8 +90,8 @@ class Compiler:
     def use(self, elsewhere: Elsewhere | None) -> None:
         """Let other machines compile, too, as many kernels at a time as they have slots now.
 
-        What fails there is compiled here, so that errors are those of this machine. Call it while
-        nothing is being compiled. None ends it.
+        A source that fails there is compiled here, so that errors are those of this machine. Call
+        it while nothing is being compiled. None ends it.
         """
         slots = elsewhere.slots if elsewhere is not None else 0
         self._elsewhere, self._slots = elsewhere, threading.Semaphore(slots)

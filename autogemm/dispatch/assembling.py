@@ -70,7 +70,7 @@ def _part(  # noqa: PLR0913, PLR0917  # what was tuned, and which of it
     layouts: Sequence[Layout] | None,
     watch: Watch,
 ) -> Part | None:
-    """What the library has for a dtype and an epilogue, None without any result."""
+    """The part of the library for a dtype and an epilogue; None without any result."""
     device = nearest_legal.device
     by_layout = {one: tuned_sizes(runs, device, dtype, one, epilogue) for one in Layout}
     ruling = max(by_layout, key=lambda one: len(by_layout[one]))

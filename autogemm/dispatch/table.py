@@ -30,7 +30,7 @@ Losses = npt.NDArray[np.float64]
 class TunedSize:
     """One problem with the kernels that met in its finals, in microseconds.
 
-    Of several finals those count in which most kernels met, then the newest: times within one are
+    Among several finals those with most kernels count, then the newest: times within one are
     of the same minute, and compare.
     """
 
@@ -73,7 +73,7 @@ def tuned_sizes(  # noqa: PLR0913, PLR0917  # what makes a problem, each optiona
     """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given,
     with that epilogue and batch; only those whose rows belong to groups, or only others.
 
-    Of each problem the measured results; where it has none, recorded ones of the database, at last
+    The measured results of each problem; where it has none, recorded ones of the database, at last
     the catalogue's.
     """
     fitting = (

@@ -79,10 +79,11 @@ UNSET_RUNS = (
 )
 
 # Runs that verify() adds for kernels that split numbers: exponents far apart, then infinities and
-# NaN.
+# NaN, then large numbers that meet zeros.
 EXTREME_RUNS = (
     RunOptions(data=Data.WIDE, seed=2, late_copies=False),
     RunOptions(data=Data.SPECIAL, seed=3),
+    RunOptions(data=Data.SPARSE, seed=4, late_copies=False),
 )
 
 TRACE_CAPACITY = 1 << 22

@@ -113,6 +113,12 @@ def notes_of(executable: Path) -> Path:
 
 
 @cache
+def _quick_linker() -> tuple[str, ...]:
+    """The flag for gold where it is installed: it takes a third of the usual linker's time."""
+    return ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
+
+
+@cache
 def _has_fma() -> bool:
     """Whether this x86-64 has fused multiply-add; elsewhere the compiler needs no telling."""
     try:
@@ -212,6 +218,7 @@ def _build_executable(
         link = [
             "-no-pie",
             "-rdynamic",
+            *_quick_linker(),
             "-o",
             str(program),
             str(borders[0]),

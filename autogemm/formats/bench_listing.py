@@ -7,7 +7,7 @@ interval of the listing keeps its confidence.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def read_bench_listing(path: Path, gpu: str | None = None) -> Bench:
         entries = tuple(_entry(row) for row in rows)
         device = _device(rows[0], gpu, path)
         spec = BenchSpec(device, Environment(), Provenance.RECORDED, f"read from {path.name}")
-        return Bench(NOT_STORED, spec, _moment(rows[0], path), None, entries)
+        return Bench(NOT_STORED, spec, _moment(rows[0]), None, entries)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         why = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise RecordingError(f"{path} is not what `autogemm bench --json` prints: {why}") from error
@@ -123,9 +123,7 @@ def _device(row: Mapping[str, Any], gpu: str | None, path: Path) -> Device:
     return find_device(str(name))
 
 
-def _moment(row: Mapping[str, Any], path: Path) -> datetime:
-    """Return when it was measured, or when the file was written where it does not say."""
+def _moment(row: Mapping[str, Any]) -> datetime | None:
+    """Return when it was measured; None for listings of earlier versions, which do not say."""
     said = row.get("measured_at")
-    if said:
-        return datetime.fromisoformat(str(said))
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return datetime.fromisoformat(str(said)) if said else None

@@ -18,7 +18,7 @@ Stored = npt.NDArray[Any]
 def rounded(values: npt.NDArray[np.floating], element: Element) -> Floats:
     """Each value rounded to the nearest of the element type, ties to even, as float32.
 
-    Of integers the nearest that a float32 holds, and NaN stays NaN, which `stored` can tell.
+    Integers become the nearest that a float32 holds; NaN stays NaN, which `stored` can tell.
     """
     if element.is_integer:
         return _whole(values, element).astype(np.float32)

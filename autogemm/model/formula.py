@@ -81,7 +81,7 @@ class Formula:
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """What is read beside the second output, each once, in the order of the text."""
+        """The inputs read beside the second output, each once, in the order of the text."""
         name = self.output[0] if self.output else ""
         return tuple(one for one in dict.fromkeys(self._all(_reads)) if one.name != name)
 
@@ -99,7 +99,7 @@ class Formula:
         return "; ".join(parts)
 
     def _all(self, found_in: Callable[[Node], list[Found]]) -> list[Found]:
-        """What is found in the tree of the second output, then in that of C."""
+        """Return what is found in the tree of the second output, then in that of C."""
         return [*(found_in(self.output[1]) if self.output else ()), *found_in(self.root)]
 
 

@@ -154,7 +154,7 @@ def unpatch(model: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """For which rows a layer's product is faster, alone (``plain``) and with its activation."""
+    """The rows for which a layer's product is faster, alone (``plain``) and with its activation."""
 
     dtype: torch.dtype
     plain: frozenset[int]

@@ -36,7 +36,7 @@ def results_on(gpu: str, db: str | None, *, catalogue: bool = False) -> Results:
     """Read the database; ``gpu`` is any part of a GPU's name. No results where there is no file.
 
     With ``catalogue`` the winners that ship count where the database has no result, if they are of
-    a GPU of that name and of the very texts that are emitted today.
+    a GPU of that name and of the texts that are emitted today.
     """
     try:
         with open_store(db, create=False) as store:

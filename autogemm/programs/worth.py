@@ -1,4 +1,4 @@
-"""What results of the database are worth to a recorded program, before anybody changes it."""
+"""Estimates what results of the database are worth to a recorded program before it is changed."""
 
 from dataclasses import dataclass
 

@@ -40,6 +40,8 @@ WIDE = (-132, -4, 124)
 # Exponent of numbers beside an infinity: so near that no spread of exponents gives it away, so far
 # that their products have sums.
 BESIDE = 110
+# Exponent of sparse numbers' large ones: what is 2^-40 of them has lost most of its bits.
+ABOVE = 40
 
 
 class Data(StrEnum):
@@ -48,13 +50,15 @@ class Data(StrEnum):
     Wide numbers have exponents from -132 to 124 along k, large ones in A where B has small ones, so
     that each product counts. Special ones are reals with an infinity, a NaN and the largest number
     among them, each in a row or a column of its own; for some problems what stands beside the
-    infinity is large as well.
+    infinity is large as well. Sparse ones are large in one matrix at every other k, where the other
+    matrix is zero, so that no large number counts: in B for an odd K, in A for an even one.
     """
 
     INTEGERS = "integers"
     REALS = "reals"
     WIDE = "wide"
     SPECIAL = "special"
+    SPARSE = "sparse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +359,10 @@ def _make_extreme(
         exponents = np.array(WIDE)[kind]
         op_a[:] = np.ldexp(op_a, exponents)
         op_b[:] = np.ldexp(op_b, WIDE[0] + WIDE[-1] - exponents[:, None])
+    elif data is Data.SPARSE:
+        in_a, in_b = op_a[..., ::2], op_b[..., ::2, :]
+        large, zero = (in_b, in_a) if problem.k % 2 else (in_a, in_b)
+        large[:], zero[:] = np.ldexp(large, ABOVE), 0.0
     elif data is Data.SPECIAL:
         row, column, k = problem.m - 1, problem.n - 1, rng.integers(problem.k, size=3)
         if rng.integers(2):
@@ -394,7 +402,7 @@ def _matrix(
 def _is_exact(problem: Problem, magnitude: float) -> bool:
     """Return whether sums of multiples of 1/4 stay below 2^24 such steps."""
     quarters = all(x * 4 == int(x * 4) for x in (problem.alpha, problem.beta))
-    # What tensor cores add has as many bits; integers of A and B are 3 at most.
+    # Tensor cores add numbers of as many bits; integers of A and B are 3 at most.
     has_room = 9 * problem.k < 2.0 ** (problem.dtype.ab.accum_fraction_bits + 1)
     return quarters and magnitude * 4 < 2**22 and has_room
 

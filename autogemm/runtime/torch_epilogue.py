@@ -39,8 +39,8 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
 def result_of(
     epilogue: Epilogue, acc: Any, arrays: Sequence[Any], numbers: Sequence[float], alpha: float
 ) -> Any:
-    """What the epilogue makes of sums ``acc`` [M, N], in their type; it does not read the old C.
-    Of a gated one they are [M, 2 N].
+    """Apply the epilogue to sums ``acc`` [M, N], in their type; it does not read the old C.
+    With a gated one the sums are [M, 2 N].
 
     ``arrays`` and ``numbers`` are its inputs in the order of the text.
     """

@@ -1,4 +1,4 @@
-"""What torch does around ``torch.ops.autogemm``: gradients, vmap, autocast."""
+"""Rules of torch for ``torch.ops.autogemm``: gradients, vmap, autocast."""
 
 from collections.abc import Sequence
 from typing import Any

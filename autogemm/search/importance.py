@@ -19,7 +19,7 @@ LEAST_DENSITY = 1e-12
 
 
 def parameter_importance(tried: Sequence[tuple[Config, float]]) -> dict[str, float]:
-    """Shares that add up to 1, the largest first, of what sets the fastest tenth apart.
+    """Shares in what sets the fastest tenth apart, which add up to 1; the largest comes first.
 
     ``tried`` are configs of one family, each with what is minimised. Parameters that never varied
     are left out; empty for fewer than LEAST_CONFIGS configs. PED-ANOVA (Watanabe et al., IJCAI

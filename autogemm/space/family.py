@@ -223,7 +223,7 @@ class Family:
     """For each seed the (m, n, k) that it was good at, as far as is known."""
     searched: Searched = Searched.ALWAYS
     expected: Mapping[str, Expression] = field(default_factory=dict)
-    """What the search expects: `EXPECTED_TIME` and, before it, what that reads.
+    """The expressions of the expected time: `EXPECTED_TIME` and, before it, those that it reads.
 
     They are ordered as `derive` and may read the device.
     """

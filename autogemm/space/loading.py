@@ -59,12 +59,30 @@ def load_family(name_or_path: str | Path) -> Family:
     template_path = _template_path(yaml_path)
     beside = seeds_path(yaml_path)
     seeds_data = _read(beside) if beside.is_file() else None
+    return _family(
+        yaml_path, template_path, data, seeds_data, template_sha256=_template_sha256(template_path)
+    )
+
+
+# The same families are asked for again and again, and checking one takes tens of milliseconds; a
+# family is frozen, and made anew when a byte of its files changes.
+@lru_cache(maxsize=32)
+def _family(
+    yaml_path: Path,
+    template_path: Path,
+    data: bytes,
+    seeds_data: bytes | None,
+    *,
+    template_sha256: str,
+) -> Family:
+    form = _form(yaml_path, data, FamilyForm)
+    beside = seeds_path(yaml_path)
     family = family_of(
         form,
         yaml_path=yaml_path,
         template_path=template_path,
         yaml_sha256=hashlib.sha256(data + (seeds_data or b"")).hexdigest(),
-        template_sha256=_template_sha256(template_path),
+        template_sha256=template_sha256,
     )
     in_file = _form(beside, seeds_data, SeedsForm) if seeds_data is not None else None
     path = beside if in_file else yaml_path

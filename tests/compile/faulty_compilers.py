@@ -14,7 +14,7 @@ FINE = Build(b"machine code", "")
 
 
 def faulty(source: str, name: str, options: tuple[str, ...]) -> Build:
-    """What ``// FAULT ANYTHING`` says is done; anything else compiles at once."""
+    """Does what ``// FAULT ANYTHING`` says; anything else compiles at once."""
     fault, _, path = source.removeprefix("// ").partition(" ")
     match fault:
         case "hang":

@@ -31,7 +31,7 @@ BROKEN = 'extern "C" __global__ void broken() { no_such_name = 1; }\n'
 NONE_HERE = "autogemm.compile.nvrtc:nothing_is_compiled_here"
 
 
-# Of the family of the fake GPU.
+# The number of kernels in the family of the fake GPU.
 NUM_KERNELS = 16
 
 

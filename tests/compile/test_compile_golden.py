@@ -1,5 +1,7 @@
 """Golden sources and a random sample of legal configs compile, for every architecture together."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from golden_cases import GOLDEN_CASES, GoldenCase
@@ -7,10 +9,19 @@ from golden_cases import GOLDEN_CASES, GoldenCase
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.compile import Compiler, nvrtc
+from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import MAIN_KERNEL
 from autogemm.model.problem import Layout, Problem
-from autogemm.space import build_space, derive_values, launch_plan, list_families, load_family
+from autogemm.space import (
+    Family,
+    build_space,
+    derive_values,
+    launch_plan,
+    list_families,
+    load_family,
+)
 from autogemm.space.family import Searched
 from autogemm.support.errors import EmptySpaceError
 
@@ -97,6 +108,23 @@ ANY_PROBLEM = (Problem(1023, 1000, 77, layout=Layout.TN), Problem(1024, 1024, 10
 STATIC_SMEM_FAMILIES = ("tiled", "register_blocked", "block_tiled")
 
 
+def legal_config(
+    family: Family, problem: Problem, device: Device, rng: np.random.Generator
+) -> Config:
+    """A random legal config with random tiles, because listing all takes seconds.
+
+    Raises EmptySpaceError where the family has none.
+    """
+    tiles = {one.name: one.values for one in family.parameters if one.name in ("BM", "BN", "BK")}
+    for _ in range(10):
+        fix = {name: (rng.choice(values).item(),) for name, values in tiles.items()}
+        with suppress(EmptySpaceError):
+            space = build_space(family, problem, device, fix)
+            return space.config(int(rng.integers(len(space))))
+    space = build_space(family, problem, device)
+    return space.config(int(rng.integers(len(space))))
+
+
 @pytest.mark.parametrize(("name", "gpu"), SAMPLES)
 def test_sampled_legal_configs_compile(compiler: Compiler, name: str, gpu: str) -> None:
     device = find_device(gpu)
@@ -107,10 +135,10 @@ def test_sampled_legal_configs_compile(compiler: Compiler, name: str, gpu: str) 
     futures = []
     for problem in SAMPLED_PROBLEMS.get(name, ANY_PROBLEM):
         try:
-            space = build_space(family, problem, device)
+            config = legal_config(family, problem, device, rng)
         except EmptySpaceError:
             pytest.skip(f"{name} has no kernel for {device.name}")
-        source = render(family, space.config(int(rng.integers(len(space)))), problem)
+        source = render(family, config, problem)
         futures.append(compiler.submit(source, device.sm))
     for future in futures:
         (resources,) = (one for one in future.result().resources if one.kernel == MAIN_KERNEL)

@@ -28,7 +28,7 @@ PACKING_BASES: dict[str, Base] = {
 P, Q, T = PACKING_BASES
 
 PACKING_MUTATIONS: tuple[Mutation, ...] = (
-    # What is read and written.
+    # Reads and writes.
     Mutation(P, "the last row not read", "at < rows ? read", "at < rows - 1 ? read"),
     Mutation(P, "rows read as if packed", "(long long)at * ld + column,", "at * columns + column,"),
     Mutation(P, "rows written without padding", "at * packed_ld(columns)", "at * columns"),

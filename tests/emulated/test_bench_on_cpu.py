@@ -1,6 +1,6 @@
 """`autogemm bench` from names to the database, on a simulated GPU (cuda_on_cpu/).
 
-What stands in for the compiler gives plain C++ in place of machine code; everything else is the
+The stand-in for the compiler gives plain C++ in place of machine code; everything else is the
 program's own.
 """
 

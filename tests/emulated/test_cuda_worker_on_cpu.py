@@ -1,6 +1,6 @@
 """The CUDA worker's own code, run on the CPU with CuPy and cuBLAS simulated (cuda_on_cpu/).
 
-What only a GPU can show is in tests/gpu; this holds inputs, references, bounds, checks, the
+Tests that need a GPU are in tests/gpu; this holds inputs, references, bounds, checks, the
 choice of method and the finals to what they promise, on machines that have no GPU.
 """
 
@@ -218,7 +218,7 @@ static float tf32_products(float a, float b, float sum) {
 @pytest.mark.parametrize(
     ("problem", "arithmetic", "inputs"),
     [
-        # What the bound of each element lets pass.
+        # Errors that the bound of each element lets pass.
         (Problem(16, 16, 65536), "tf32_products", "real"),
         (Problem(16, 16, 65536), "bf16x3", "sparse"),
         (Problem(48, 40, 1500, lda=50, alpha=-0.7, beta=0.3, layout=Layout.TT), "bf16x3", "sparse"),
@@ -474,7 +474,7 @@ def test_a_problem_larger_than_the_gpu_names_both_sizes(target: CudaTarget) -> N
         target.prepare(Problem(30_000, 30_000, 3), OPTIONS)
 
 
-# What a kernel that is timed finds in A, where `calls` counts from 1 and two calls are verified.
+# The matrix A of a kernel that is timed, where `calls` counts from 1 and two calls are verified.
 FINDS = {
     Fill.UNIFORM: "a != (int)a && a >= -1 && a < 1",
     Fill.NORMAL: "a != (int)a && a > -8 && a < 8",

@@ -7,7 +7,8 @@ from mutations import TILE, Mutation
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
-from autogemm.emulator import Emulator
+from autogemm.emulator import Data, Emulator, RunOptions
+from autogemm.emulator.emulator import EXTREME_RUNS
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
@@ -120,6 +121,19 @@ def test_first_cases_pass(emulator: Emulator, name: str) -> None:
 @pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: f"{slip.base}: {slip.name}")
 def test_the_first_cases_show_a_slip(emulator: Emulator, slip: Mutation) -> None:
     assert not all(verified(emulator, case, slip) for case in first_cases(slip.base))
+
+
+@pytest.mark.parametrize(("k", "one"), [(65, "a"), (64, "b")])
+def test_zeros_that_count_as_products_are_seen(emulator: Emulator, k: int, one: str) -> None:
+    family, config, _ = planned(W)
+    problem = Problem(67, 72, k)
+    right = render(family, config, problem)
+    slip = Mutation(W, "zeros count", f"- {one}.zeros", f"+ {one}.zeros")
+    plan = launch_plan(family, config, problem)
+    sparse = RunOptions(data=Data.SPARSE, late_copies=False)
+    assert sparse.data in {run.data for run in EXTREME_RUNS}
+    assert emulator.run(right, plan, problem, sparse).ok
+    assert not emulator.run(slip.apply(right), plan, problem, sparse).ok
 
 
 def test_scalars_come_in_all_kinds_at_once() -> None:

@@ -17,7 +17,7 @@ from autogemm.model.elements import loaded, rounded, stored, stored_type
 
 pytestmark = pytest.mark.emulated
 
-# What verify.cu uses of CUDA, and subnormal floats become zero as on the GPU.
+# The part of CUDA that verify.cu uses; subnormal floats become zero as on the GPU.
 ON_CPU = """
 #include <math.h>
 #include <string.h>

@@ -51,7 +51,7 @@ def test_few_products_are_as_exact_as_fp32(run: Runner) -> None:
 
 
 def test_sums_drift_without_chunks(emulator: Emulator) -> None:
-    # What tensor cores cut off has one sign where all products do.
+    # The bits that tensor cores cut off have one sign where all products do.
     a, b = runner(emulator, "bf16x6").inputs_of("uniform")
     short, long = (runner(emulator, "bf16x6", chunk)(a, b) for chunk in (64, 256))
     reference = exact(a, b)

@@ -1,4 +1,4 @@
-"""What the shim gives a kernel: indices, shuffles, votes, barriers, atomics, memory, copies."""
+"""The shim's part of CUDA: indices, shuffles, votes, barriers, atomics, memory, copies."""
 
 import pytest
 from handwritten import RIGHT, Tiny

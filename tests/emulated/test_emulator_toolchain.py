@@ -1,4 +1,4 @@
-"""What happens where g++ is missing, too old, another compiler, or the kernel does not compile."""
+"""Errors where g++ is missing, too old, another compiler, or the kernel does not compile."""
 
 import copy
 import os

@@ -45,7 +45,7 @@ def telling_indices(text: str) -> str:
 
 
 def told_by(emulator: Emulator, case: GoldenCase, text: str, beta: float) -> str:
-    """What the emulator says of a text whose epilogue tells indices; empty if all are right."""
+    """The emulator's message for a text whose epilogue tells indices; empty if all are right."""
     family = load_family(case.family)
     # Where alpha = 1 and beta = 0, gemm_wgmma may skip the epilogue of a whole tile. C of integers
     # has no other alpha.

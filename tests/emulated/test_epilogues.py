@@ -150,7 +150,7 @@ WRITES_BF16 = "with.aux[place] = bf16_from_float(aux);"
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_family_writes_a_second_output(emulator: Emulator, name: str) -> None:
-    """Of C's type, in FP32 where the name begins with sgemm; the golden sources have more forms."""
+    """It has C's type, and is FP32 where the name begins with sgemm; golden sources have more."""
     assert complaint(emulator, *of_family(name, TWO_OUTPUTS)) == ""
 
 

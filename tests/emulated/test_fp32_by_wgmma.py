@@ -57,7 +57,7 @@ def test_errors_are_those_of_fp32_or_smaller(run: Runner, kind: str) -> None:
 
 
 def test_sums_drift_in_long_chunks(emulator: Emulator) -> None:
-    # What tensor cores cut off has one sign where all products do.
+    # The bits that tensor cores cut off have one sign where all products do.
     a, b = runner(emulator).inputs_of("uniform")
     short, long = (runner(emulator, chunk)(a, b) - exact(a, b) for chunk in (32, 256))
     assert long.mean() < 0

@@ -154,7 +154,7 @@ def test_the_twin_keeps_as_many_bits_as_the_row_says(twin: Any) -> None:
     large = 2.0**bits
     assert step(twin, large, [1.0]) == large + 1
     assert step(twin, 2 * large, [1.0, 1.0]) == 2 * large
-    # What a term loses is lost before the sum, toward zero, even where the largest cancels.
+    # A term loses bits before the sum, toward zero, even where the largest cancels.
     assert step(twin, 2 * large, [-2 * large, 1.0, 1.0]) == 0
     assert step(twin, 2 * large, [-1.5]) == 2 * large
     assert step(twin, large, [large, 1.0]) == 2 * large

@@ -92,7 +92,7 @@ AGAIN = "k_tile > 0 || step > 0"
 KEPT = "keep_in_place(accum[i]);"
 EACH = "for (int j = 0; j < NUM_ACCUM; ++j)"
 BUGS = {
-    # What FP32 makes of each sum on the way: integers of 24 bits stay what they are.
+    # Sums rounded to FP32 on the way: integers of 24 bits stay the same.
     "sums in FP32": (KEPT, f"{KEPT} {EACH} accum[i][j] = (int)(float)accum[i][j];"),
     "sums saturate at 24 bits": (
         KEPT,

@@ -80,7 +80,7 @@ PROBLEM = Problem(70, 70, 70)
 
 
 def planted(emulator: Emulator, text: str) -> Reach:
-    """What PROBLEM runs of a kernel that begins with the text."""
+    """The lines that PROBLEM runs of a kernel that begins with the text."""
     family = load_family("tiled")
     case = Case(family.seeds[0], PROBLEM)
     source = render(family, case.config, PROBLEM)

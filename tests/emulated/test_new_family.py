@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def findings(emulator: Emulator, family: Family, **values: int) -> list[str]:
-    """What the emulator says of one small config on its first edge cases."""
+    """The emulator's verdict on one small config on its first edge cases."""
     config = Config.of(family.name, SMALL | values)
     planned = cases_of(family, config, find_device("h100")).cases
     # One layout is one source to compile.

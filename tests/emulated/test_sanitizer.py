@@ -27,7 +27,7 @@ pytestmark = [
 PROBLEM = Problem(40, 31, 17, ldc=36, alpha=1.5, beta=0.5)
 BANNER = "========= COMPUTE-SANITIZER\n"
 
-# What stands in for compute-sanitizer: BEFORE, the watched program, AFTER.
+# The stand-in for compute-sanitizer: BEFORE, the watched program, AFTER.
 SCRIPT = """\
 #!/bin/sh
 if [ "$1" = --version ]; then

@@ -32,7 +32,7 @@ pytestmark = [
 ]
 
 OPTIONS = MeasureOptions(deadline_s=200.0, max_samples=2)
-# Of 8-bit types one each: that of C is read and rounded as with 16-bit ones.
+# One of each kind of 8-bit type: C is read and rounded as with 16-bit ones.
 TENSOR_DTYPES = [
     dtype
     for dtype in DType

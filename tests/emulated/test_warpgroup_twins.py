@@ -42,7 +42,7 @@ def test_rows_that_end_within_16_bytes_are_written_beyond_their_end(emulator: Em
 PROBLEM = Problem(72, 136, 200, Layout.NN, DType.BF16)
 WAIT = "        wgmma_wait_0();\n"
 FULL = "        mbarrier_wait(&full, k_tile & 1);\n"
-# What is edited, what it becomes, and part of what is said of it.
+# The edited text, its replacement, and part of the message about it.
 SLIPS = {
     "products not waited for": (WAIT, "", "in flight"),
     "one group left": (WAIT, "        wgmma_wait_1();\n", "in flight"),
@@ -107,7 +107,7 @@ def test_two_groups_in_flight_and_a_fence_of_its_own_are_right(emulator: Emulato
 
 
 def test_one_warp_waits_for_the_products_of_all_four(emulator: Emulator) -> None:
-    """What one thread frees behind its wait is free of the whole group's reads."""
+    """A stage that one thread frees behind its wait is free of the whole group's reads."""
     family = tiny_wgmma()
     config = family.seeds[0]
     source = edited(

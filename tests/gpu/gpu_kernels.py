@@ -69,7 +69,7 @@ ONE_LAUNCH_IN_TEN = FIRST_LAUNCH_ONLY.replace("launch == 0", "launch % 10 != 7")
 
 @dataclass(frozen=True)
 class Fault:
-    """What is different from the right kernel."""
+    """The difference from the right kernel."""
 
     before: str = ""
     after: str = ""
@@ -103,7 +103,7 @@ STACK_OVERFLOW = Fault(before="if (deep(alpha, 1 << 20) == 0.5f) { return; }")
 WILD_JUMP = Fault(before="((void (*)())(0x10ull + M))();")
 WRONG_ONCE_IN_TEN = Fault(before=f"{THIS_LAUNCH} alpha *= {ONE_IN_TEN} ? 1.001f : 1.0f;")
 CRASHES_ONCE_IN_TEN = Fault(before=f"{THIS_LAUNCH} if ({ONE_IN_TEN}) {{ __trap(); }}")
-# What only compute-sanitizer sees: the result is right.
+# Faults that only compute-sanitizer sees: the result is right.
 READS_C_AT_BETA_0 = Fault(before="alpha = C[0] == 1.2345f ? alpha + 1e-9f : alpha;")
 RACES = Fault(
     before="__shared__ volatile int last; last = threadIdx.x; alpha += last > 999 ? 1.0f : 0.0f;"

@@ -1,4 +1,4 @@
-"""What the emulator holds for right, a GPU of compute capability 9.0 computes rightly too."""
+"""Kernels that the emulator accepts are right on a GPU of compute capability 9.0 too."""
 
 import pytest
 from handover import KERNELS

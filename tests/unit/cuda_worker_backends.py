@@ -41,7 +41,7 @@ def note(line: str) -> int:
 
 
 def end_the_process(act: str) -> None:
-    """What needs to be killed, or dies."""
+    """Hang, be slow or die, as ``act`` says."""
     if act == "hang":
         note("hangs")
         time.sleep(600)

@@ -49,8 +49,8 @@ def rows_of(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def content_of(path: Path) -> dict[str, list[str]]:
-    """What the tables say, whatever numbers the rows have: references are replaced by what they
-    refer to.
+    """The content of the tables, whatever numbers the rows have: references are replaced by the
+    rows that they refer to.
     """
     tables = rows_of(path)
     texts: dict[tuple[str, Any], str] = {}

@@ -90,14 +90,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a program printed, how it ended, and what it queued."""
+    """The output of a program, how it ended, and what it queued."""
 
     code: int
     output: str
     trace: tuple[str, ...] = ()
 
     def samples(self) -> list[Sample]:
-        """What was timed, one after the other: the work between each first and second event."""
+        """The timed work, one after the other: that between each first and second event."""
         found = []
         now_us = 0.0
         begun: float | None = None

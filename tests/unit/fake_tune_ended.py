@@ -93,7 +93,7 @@ def attempt(folder: Path, last: int, number: int) -> None:
 
 
 def held(folder: Path) -> dict[str, Any]:
-    """What the database holds, read by SQLite itself."""
+    """The content of the database, read by SQLite itself."""
     with closing(sqlite3.connect(folder / "tune.db")) as connection:
         (check,) = connection.execute("PRAGMA integrity_check").fetchone()
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}

@@ -138,7 +138,7 @@ def _compute(text: str, values: list[Any]) -> None:
 def _require_valid(
     text: str, extents: dict[str, int], matrices: dict[str, tuple[int, int]]
 ) -> None:
-    """What stands below "Valid for:" in the text."""
+    """The lines below "Valid for:" in the text."""
     tile = dict(re.findall(r"constexpr int (B[MNK]) = (\d+);", text))
     for name, extent in extents.items():
         if f"{name}: multiples of B{name}" in text:

@@ -23,7 +23,7 @@ from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
 L2_BYTES = 4096
-# What verify.cu uses of CUDA; one thread is a block.
+# The part of CUDA that verify.cu uses; one thread is a block.
 ON_CPU = """
 #include <math.h>
 #include <string.h>
@@ -68,7 +68,7 @@ class Buffer:
 
 
 class SimulatedGpu:
-    """What `autogemm.targets.cuda.worker.gpu.gpu.Gpu` offers to problems and timing."""
+    """A stand-in for `autogemm.targets.cuda.worker.gpu.gpu.Gpu` in problems and timing."""
 
     cuda_errors = (RuntimeError,)
 

@@ -33,7 +33,7 @@ seeds:
   - {STAGES: 1, BM: 16, WM: 64, ORDER: rows}
 """
 
-# What may stand in seeds/mine.yaml instead.
+# The same seeds as they may be written in seeds/mine.yaml.
 SEEDS = """
 family: mine
 seeds:

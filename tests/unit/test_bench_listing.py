@@ -1,4 +1,4 @@
-"""What ``autogemm bench --json`` printed, read back: shown, drawn and reported as it was."""
+"""Output of ``autogemm bench --json``, read back: shown, drawn and reported as it was."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from autogemm.cli import main
 from autogemm.formats import read_bench_listing
+from autogemm.store.tables.records import BenchCopy
 from autogemm.support.errors import RecordingError, UsageError
 
 SHIPPED = Path(__file__).parents[2] / "benchmarks" / "results" / "ladder_h100.json"
@@ -32,12 +33,27 @@ def test_the_figures_are_those_of_the_listing(tmp_path: Path) -> None:
                 assert now[name] == pytest.approx(before[name]), (before["kernel"], name)
         if before["percent_of_cublas"] is not None:
             assert now["ratio"] == pytest.approx(before["percent_of_cublas"] / 100)
-    # What is printed now says its GPU and time, so that a file of any name can be read.
+    # Listings printed now name their GPU and time, so that a file of any name can be read.
     own = tmp_path / "own.json"
     own.write_text(shown.stdout)
     twice = call("bench", "--show", own, "--json")
     assert json.loads(twice.stdout) == again
     assert again[0]["gpu"] == "NVIDIA H100 80GB HBM3"
+
+
+def test_a_listing_without_a_date_has_none() -> None:
+    """Listings of earlier versions have no date; that of the file only says when it was copied."""
+    assert "measured_at" not in ROWS[0]
+    shown = call("bench", "--show", SHIPPED)
+    assert shown.stdout.splitlines()[0] == "NVIDIA H100 80GB HBM3, date unknown"
+    assert {
+        row["measured_at"] for row in json.loads(call("bench", "--show", SHIPPED, "--json").stdout)
+    } == {None}
+
+
+def test_a_benchmark_without_a_date_is_not_stored() -> None:
+    with pytest.raises(ValueError, match="has no started_at"):
+        BenchCopy(bench=read_bench_listing(SHIPPED))
 
 
 def test_pictures_and_report_need_no_database(tmp_path: Path) -> None:
@@ -49,7 +65,7 @@ def test_pictures_and_report_need_no_database(tmp_path: Path) -> None:
     page = tmp_path / "ladder.html"
     result = call("report", page, "--bench", SHIPPED)
     assert result.exit_code == 0, result.output
-    assert "naive_uncoalesced" in page.read_text()
+    assert "naive_uncoalesced" in page.read_text() and "date unknown" in page.read_text()
     roofs = call("roofline", "--bench", SHIPPED, "--json")
     assert {row["provenance"] for row in json.loads(roofs.stdout)} == {"recorded"}
 

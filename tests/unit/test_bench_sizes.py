@@ -1,4 +1,4 @@
-"""What `--sizes` may be, and what it may not."""
+"""Valid and invalid values of `--sizes`."""
 
 from pathlib import Path
 

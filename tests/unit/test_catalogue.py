@@ -98,7 +98,7 @@ def chooser(*rows: DecidedRow) -> Chooser:
     return Chooser([*rows, *shipped_rows(NAMES, H100.arch)], FAMILIES, H100)
 
 
-# What ships.
+# The catalogue that ships.
 
 
 def test_what_ships_says_what_is_so_of_todays_families() -> None:
@@ -278,6 +278,16 @@ def test_the_catalogue_is_listed_and_marked_as_recorded(ships: Ships) -> None:
     assert (row["layout"], row["ratio"]) == ("nt", "1.5")
     assert "recorded" in listed("--size", "512") and "unknown" in listed("--size", "512")
     assert listed("--size", "77") == ""
+
+
+@pytest.mark.parametrize("arguments", [("--db", "mine.db"), ("--run", "3")])
+def test_the_catalogue_has_no_database_and_no_runs(
+    ships: Ships, arguments: tuple[str, str]
+) -> None:
+    ships(winner())
+    result = CliRunner().invoke(main, ["db", "best", "--catalogue", *arguments])
+    assert result.exit_code == 2 and result.stdout == ""
+    assert arguments[0] in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 def test_a_library_of_an_empty_database_is_made_from_the_catalogue(

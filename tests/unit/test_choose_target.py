@@ -1,4 +1,4 @@
-"""What `--gpu` means where GPUs are attached."""
+"""The meaning of `--gpu` where GPUs are attached."""
 
 import sys
 from dataclasses import replace

@@ -197,7 +197,7 @@ def test_show_run(database: Path) -> None:
     assert run["fix"] == {"BM": [128, 256], "FMA_ORDER": ["snake"]}
     assert [entry["name"] for entry in run["finals"]] == ["BM=128", "BM=64", "cuBLAS"]  # type: ignore[attr-defined]
     text = db("show", "run:1").stdout
-    # What the configs have in common stands below them; cuBLAS has a name, and no config.
+    # Values that the configs have in common stand below them; cuBLAS has a name, and no config.
     finals = text[text.index("\nfinals\n") :].splitlines()[2:]
     assert [line.split()[:2] for line in finals[1:4]] == [
         ["1", "BM=128"],

@@ -1,4 +1,4 @@
-"""What a user mistypes: one line, exit code 2, and the near name where there is one."""
+"""Mistyped commands: one line, exit code 2, and the near name where there is one."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""What is damaged, of another kind, empty or endless: one short line, typed for real."""
+"""Input that is damaged, of another kind, empty or endless: one short line, typed for real."""
 
 import csv
 import gzip
@@ -315,7 +315,7 @@ def test_a_condition_with_thousands_of_digits(tmp_path: Path) -> None:
     assert "does not fit 64 bits" in result.stdout + result.stderr
 
 
-# What stands behind a good template, and what the one line says of it.
+# Text appended to a good template, and part of the one line about it.
 TEMPLATES = [
     ("{% for i in range(10**9) %}x{% endfor %}", "Range too big"),
     (

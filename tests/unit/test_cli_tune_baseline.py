@@ -1,4 +1,4 @@
-"""What `tune` and `db best` say of the baseline: its name, both estimators, each kernel alone."""
+"""`tune` and `db best` show the baseline's name, both estimators, and each kernel alone."""
 
 import csv
 import gzip

@@ -59,7 +59,7 @@ from autogemm.tuning import (
 SIZES = (300, 4096, 128, 2048)
 PLACE = Place(find_device("h100"), Environment(driver="1"), Provenance.MEASURED)
 
-# What a worker does with a problem: its name and the work in, None for a result.
+# The work of a worker on a problem: its name and the work in, None for a result.
 Fault = Callable[[str, Work], str | None]
 
 
@@ -137,7 +137,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def spread_over(
     monkeypatch: pytest.MonkeyPatch, store: Store, requests: list[TuneRequest], crew: FakeCrew
 ) -> tuple[Spread, list[str]]:
-    """What came of it, and the notices."""
+    """The result, and the notices."""
 
     @contextmanager
     def opened(request: ClusterRequest, session: str) -> Iterator[FakeCrew]:

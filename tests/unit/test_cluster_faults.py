@@ -31,7 +31,7 @@ ASKED = [
 
 
 def environment(folder: Path, gpus: int) -> dict[str, str]:
-    """What makes Dask's workers have fake GPUs."""
+    """The variables that give Dask's workers fake GPUs."""
     paths = (ROOT, ROOT / "tests", HERE)
     return {
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
@@ -133,7 +133,7 @@ def test_kill_9_of_one_of_four_workers_that_write_to_postgresql(
     words = ("--gpu", "all", "--json", "--fix", "ECHO=0", "--size", "1024x512x256")
     run = Run(tmp_path, 4, *words, "--db", postgres_url)
     worker = run.wait_for(0, 9)
-    # What is measured and not stored would be measured again, too.
+    # A kernel that is measured and not stored would be measured again, too.
     problem = int(next(one for one in measured(tmp_path) if one.startswith("0 ")).split()[2])
 
     def trials() -> dict[int, int]:

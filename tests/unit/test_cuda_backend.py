@@ -77,7 +77,7 @@ class Worker:
         return self.backend.prepare(Prepare(problem, MeasureOptions(**options)))
 
     def measure(self, best_us: float | None = None, **how: Any) -> Measured:
-        """Of a kernel that takes ``time_us`` and does what ``spoil`` says."""
+        """Make a kernel that takes ``time_us`` and does what ``spoil`` says."""
         config = Config.of("tiny", {"BM": len(self.kernels)})
         source = SimpleNamespace(sha256=f"{len(self.kernels):064}")
         candidate: Any = SimpleNamespace(config=config, source=source, compiled=None, how=how)
@@ -354,7 +354,7 @@ def test_energy_is_taken_of_contenders_alone(
     contender = started.outcome(time_us=20.0).measurement
     assert contender is not None
     assert contender.energy_mj == 5.0
-    # Of one sample: 50 launches of a graph.
+    # One sample is 50 launches of a graph.
     assert asked == [pytest.approx(20.0 * contender.launches_per_sample)]
     hopeless = started.outcome(1.0, time_us=100.0).measurement
     assert hopeless is not None

@@ -1,4 +1,4 @@
-"""What cuBLAS and cuBLASLt are told: stream, workspace, types, layouts, which sums are allowed."""
+"""Arguments of cuBLAS and cuBLASLt: stream, workspace, types, layouts, which sums are allowed."""
 
 import ctypes
 from collections.abc import Callable

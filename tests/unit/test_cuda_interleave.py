@@ -64,7 +64,7 @@ def test_every_round_has_everybody_once_in_an_order_of_its_own() -> None:
     orders = rounds_in(log, 5)
     assert len(orders) == 40
     assert {tuple(sorted(order)) for order in orders} == {(0, 1, 2, 3, 4)}
-    # Of 120 orders; one that is shuffled once, or rotated, has 1 or 5.
+    # There are 120 orders; one that is shuffled once, or rotated, has 1 or 5.
     assert len(set(orders)) > 25
     assert {order[0] for order in orders} == {0, 1, 2, 3, 4}
 

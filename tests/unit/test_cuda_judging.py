@@ -1,4 +1,4 @@
-"""What decides whether a result is right and a time counts: bounds, rechecks, the baseline."""
+"""Tests of the rules for results and times: bounds, rechecks, the baseline."""
 
 import ctypes
 import itertools

@@ -277,5 +277,5 @@ class ColdGpu:
 def test_warming_up_ends_on_a_gpu_that_is_warm(load_us: float, warm_us: float) -> None:
     gpu = ColdGpu(load_us, warm_us)
     assert warm_up(gpu.run) == pytest.approx(warm_us)
-    # What loads is no load; and it does not go on for ever.
+    # Loading is no load; and it does not go on for ever.
     assert WARM_UP_US <= gpu.busy_us <= 3 * WARM_UP_US + 14 * warm_us

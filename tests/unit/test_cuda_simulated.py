@@ -518,6 +518,6 @@ def test_finals_say_how_all_were_timed_and_what_the_gpu_did(
     assert finals.winner.verification is not None
     assert finals.baseline.verification is not None
     assert finals.calls == LEFT_OUT
-    # Of a sample: 50 launches.
+    # A sample is 50 launches.
     assert finals.winner.samples_mj == pytest.approx((2.0, 2.0))
     assert finals.baseline.samples_mj == pytest.approx((4.5, 4.5))

@@ -1,4 +1,4 @@
-"""What the driver is told of a tensor map, and the values of a kernel's arguments."""
+"""The driver's description of a tensor map, and the values of a kernel's arguments."""
 
 import ctypes
 from typing import Any

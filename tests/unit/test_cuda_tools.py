@@ -1,4 +1,4 @@
-"""What NVIDIA's programs are asked for, and what lies on the GPU that they watch."""
+"""The command lines of NVIDIA's programs, and the memory of the GPU that they watch."""
 
 import ctypes
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What can befall the worker besides a candidate's crash: the run goes on, innocents do not pay."""
+"""Faults of the worker besides a candidate's crash: the run goes on, no other candidate pays."""
 
 import gc
 import mmap

@@ -113,7 +113,7 @@ def test_a_new_driver_that_changes_nothing(check: Callable[..., Result], folder:
     assert (first["verdict"], second["verdict"]) == ("SAME", "SAME")
     assert (first["by"], first["changed"]) == ("cublas", "driver 1 -> 2")
     assert first["time_us"] == pytest.approx(1.05 * first["before_time_us"], rel=0.01)
-    # What was measured is kept, and is as it should be from now on.
+    # The measurement is kept, and is the expected one from now on.
     with open_store(str(folder / "a.db")) as store:
         assert [run.spec.environment.driver for run in store.runs()] == ["2", "2", "1", "1"]
         assert {row.run_id for row in store.best()} == {first["run_id"], second["run_id"]}

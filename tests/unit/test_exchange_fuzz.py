@@ -45,7 +45,7 @@ H100 = find_device("h100")
 
 @dataclass
 class Fed:
-    """What became of the files of one reader."""
+    """The fates of the files of one reader."""
 
     ends: Counter[str] = field(default_factory=Counter)
     slowest_s: float = 0.0
@@ -73,7 +73,7 @@ class Database:
         assert self._data_version() == self._version, "the database was changed"
 
     def check_readable(self) -> None:
-        """What was taken can be listed, compared and written out again; then it is forgotten."""
+        """An imported file can be listed, compared and written out again; then it is forgotten."""
         if self._data_version() == self._version:
             return
         self.store.best()

@@ -230,7 +230,7 @@ def as_ktt() -> dict[str, Any]:
 def test_t4_of_ktt(tmp_path: Path) -> None:
     path = tmp_path / "out.t4.json.gz"
     file = as_ktt()
-    # What stands beside a number counts more than what the file says of all.
+    # A value beside a number counts more than that of the whole file.
     file["results"][1]["measurements"][0] |= {"unit": "ms", "value": 0.06225}
     path.write_bytes(gzip.compress(json.dumps(file, indent=2).encode()))
     listed = read_t4(path)

@@ -82,7 +82,7 @@ def test_a_table_holds_everything_of_a_trial_but_its_source(tmp_path: Path) -> N
         import_results(store, table)
         assert [outcome for run in (1, 2, 3) for outcome in store.trials(run)] == expected
         assert {run.spec for run in store.runs()} == specs
-        # What a table lacks is added by the file that has it, to the same trials.
+        # Values that a table lacks are added by the file that has them, to the same trials.
         taken = import_results(store, whole).taken
         benches = {"benchmarks": 1, "profiles": 1, "ceilings": 1}
         assert taken.new == {"kernels": 4, "finals": 1, "certificates": 1} | benches

@@ -262,7 +262,7 @@ def test_exported_files_are_fixed_points_of_clang_format(tmp_path: Path, family:
     subprocess.run([formatter, "--dry-run", "--Werror", *paths], check=True)
 
 
-# What the launcher uses of the CUDA runtime, for a plain C++ compiler: launches are printed.
+# The part of CUDA that the launcher uses, for a plain C++ compiler: launches are printed.
 CUDA_RUNTIME = r"""
 #pragma once
 #include <cstddef>

@@ -173,7 +173,7 @@ def test_two_columns_of_the_product_make_one_of_c(tmp_path: Path, cublas: Path, 
     fixed = {"TIMES": str(times), "DRIFT": "0.01"}
     right = run_on_cpu(program, "--rounds", 9, "--cublas", cublas, **fixed)
     assert (right.code, right.output.count(": right, ")) == (0, 2), right.output
-    # Of all columns, and a kernel behind it.
+    # The baseline is a product of all columns, and a kernel behind it.
     assert re.search("^baseline cuBLAS GemmEx [+] pointwise", right.output, re.MULTILINE)
     assert ratio_of(right) == pytest.approx(330 / 300, abs=0.02)
     # The gate from the wrong half.

@@ -58,7 +58,7 @@ def cublas(folder: Path) -> Path:
 
 
 def verdicts(run: Run) -> tuple[str, str]:
-    """What is said of whole numbers and of random reals; the exit status says the same."""
+    """The messages for whole numbers and for random reals; the exit status says the same."""
     whole, reals = re.findall(r"^verify, [\w ]+: (right|WRONG), ", run.output, re.MULTILINE)
     assert run.code == (0 if (whole, reals) == ("right", "right") else 1), run.output
     return whole, reals
@@ -463,7 +463,7 @@ def test_without_a_right_call_there_is_no_ratio(folder: Path, bf16: Path, cublas
         (7, 320, 8, 8),
         # Ten at least, and no more where these took two seconds.
         (300, 120_000, 10, 10),
-        # Of 25.5 ms in the mean, each queued behind itself.
+        # The mean is 25.5 ms, each queued behind itself.
         (300, 25_000, 40, 12),
     ],
 )

@@ -32,7 +32,7 @@ def database(tmp_path: Path) -> Path:
 
 
 def check_everything(store: Store) -> None:
-    """What `fill` and `fill_bench` wrote then, and the run on the recording before it."""
+    """Check the rows of `fill` and `fill_bench`, and the run on the recording before them."""
     numbers = sorted(run.run_id for run in store.runs())
     tuned, first, recorded, second = map(store.run, numbers)
     assert (tuned.spec.families, tuned.num_trials) == (("sgemm_simt",), 6)

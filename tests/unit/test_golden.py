@@ -1,4 +1,4 @@
-"""What the templates emit, reviewed as files."""
+"""Texts that the templates emit, reviewed as files."""
 
 import re
 import subprocess
@@ -75,8 +75,8 @@ def test_a_head_names_family_and_config(case: GoldenCase) -> None:
     shown = dict(word.split("=") for word in words[4:])
     assert shown.items() <= {name: str(value) for name, value in config}.items()
     assert {"BM", "BN"} & set(shown) or case.family == "naive"
-    # What the head leaves out shapes neither the text nor how it is launched, unless at another
-    # value than its default, which is named.
+    # Values that the head leaves out shape neither the text nor its launch, unless another than
+    # the default, which is named.
     for parameter in family.parameters:
         if parameter.name not in shown:
             others = {value for value in parameter.values if isinstance(value, int | str)}

@@ -45,7 +45,7 @@ def test_illegal(values: dict[str, Value], reason: str) -> None:
         # Parts of K are added up without boxes.
         (Problem(1500, 1500, 1500, dtype=DType.BF16), {"both"}, {"threads", "tma"}),
         (Problem(1024, 1023, 1024, Layout.NT, DType.BF16), {"none"}, {"threads", "tma"}),
-        # Of TF32 that is stored across k twice, one is transposed.
+        # Where both TF32 operands are stored across k, one is transposed.
         (Problem(1024, 1024, 1024, Layout.TN, DType.TF32), {"a", "b"}, {"tma"}),
         (Problem(1024, 1024, 1024, Layout.NN, DType.TF32), {"none"}, {"tma"}),
     ],

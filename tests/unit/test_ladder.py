@@ -62,7 +62,7 @@ def test_configs_name_parameters_of_their_family(rung: Rung) -> None:
     named = [name for name, _ in rung.values]
     assert set(named) <= set(parameters)
     if family.searched is Searched.BY_NAME:
-        # What a seed of the family fills in would change with the seed.
+        # Values that a seed of the family fills in would change with the seed.
         assert named == parameters
 
 

@@ -269,7 +269,7 @@ def test_both_kinds_open_as_spaces_with_every_time(cache: Path, tmp_path: Path) 
     foreign = open_recorded_space(cache)
     assert (foreign.name, foreign.best_us) == ("gpu", 1000.0)
     assert len(foreign.space) == len(foreign.times_us) == len(content()["cache"])
-    # What failed says nothing of what it cost: then nothing is known of the whole.
+    # A failed trial does not say its cost: then nothing is known of the whole.
     assert foreign.spent_s is None
     recording = tiny_recording(tiny_family(tmp_path / "tiny"))
     path = tmp_path / "own.json.gz"

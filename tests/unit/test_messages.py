@@ -1,4 +1,4 @@
-"""What a message shows: no password, nothing unprintable, no more than a person reads."""
+"""Messages show no password, nothing unprintable, and no more than a person reads."""
 
 import sys
 

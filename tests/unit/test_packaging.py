@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 DATA_FOLDERS = ("templates", "search_spaces", "db/migrations", "db/recordings", "db/catalogue")
 
 
-# What this run was given to find the checkout must not lead the installed package there.
+# The variable that leads this run to the checkout must not lead the installed package there.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
@@ -80,6 +80,33 @@ def test_installed_program_runs_on_its_own_data(installed: Path) -> None:
     autogemm("tune", "--gpu", "recorded", "--size", "1024", "--trials", "2", "-q", *found)
     autogemm("export", "--no-verify", *found, str(installed / "best.cu"))
     assert "autogemm_sgemm(" in (installed / "best.h").read_text()
+    assert "1024 nn f32" in autogemm("db", "best", *found)
+    assert "recorded" in autogemm("db", "best", "--catalogue", "--gpu", "h200", "--dtype", "bf16")
+    assert "legal" in autogemm("space", "--gpu", "h100")
+
+
+# Prints the help of a command and of all its subcommands, and how many there are.
+EACH_HELP = """
+import click
+from autogemm.cli import main
+
+def helps(command, name, above=None):
+    context = click.Context(command, info_name=name, parent=above)
+    yield command.get_help(context)
+    if isinstance(command, click.Group):
+        for inner in command.list_commands(context):
+            yield from helps(command.get_command(context, inner), inner, context)
+
+found = list(helps(main, "autogemm"))
+assert all(one.startswith("Usage: autogemm") for one in found)
+print(len(found))
+"""
+
+
+def test_installed_commands_have_help(installed: Path) -> None:
+    from_wheel = int(installed_python(installed, EACH_HELP))
+    assert from_wheel > 30
+    assert from_wheel == int(output(ROOT, [sys.executable, "-c", EACH_HELP]))
 
 
 def test_checkout_uses_its_own_data() -> None:

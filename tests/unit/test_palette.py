@@ -23,7 +23,7 @@ def luminance(colour: str) -> float:
 
 
 def contrast(one: str, other: str) -> float:
-    """Of WCAG 2.2: 1 to 21."""
+    """Contrast as defined by WCAG 2.2: 1 to 21."""
     dark, light = sorted((luminance(one), luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 

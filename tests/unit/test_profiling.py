@@ -1,4 +1,4 @@
-"""What is read from real pages of Nsight Compute, and what is said of them."""
+"""Reading real pages of Nsight Compute, and the conclusions from them."""
 
 import json
 from collections.abc import Mapping

@@ -46,7 +46,7 @@ def test_a_wrapper_has_planted_bugs_or_says_why_none_is_seen() -> None:
     assert [one.name for one in table() if not one.unseen and one.name not in planted] == []
 
 
-# What is right nearly always, and other slips of the pen.
+# Code that is right nearly always, and other slips of the pen.
 SLIPS = (
     *((".acq_rel", ".relaxed"), (".acq_rel", ".acquire"), (".release", ".relaxed")),
     *(

@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
 def first_screen(text: str) -> str:
-    """What a reader sees above the quick start, the chart's words included."""
+    """The text above the quick start, the chart's words included."""
     above = text.partition("\n## ")[0]
     drawn = re.sub(r"<picture>.*?</picture>", showcase.alt_text(), above, flags=re.DOTALL)
     return figures.seen(drawn)

@@ -1,4 +1,4 @@
-"""What reports of benchmarks and of whole databases say."""
+"""Tests of the reports of benchmarks and of whole databases."""
 
 from dataclasses import replace
 from pathlib import Path

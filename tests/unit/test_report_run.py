@@ -1,4 +1,4 @@
-"""What the report of a run says, before any browser shows it."""
+"""Tests of the text of a run's report, before any browser shows it."""
 
 import json
 import re

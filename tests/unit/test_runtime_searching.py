@@ -270,7 +270,7 @@ def test_the_best_of_a_problem_is_of_that_problem(
             autogemm.best(size, db=place, **keywords)
 
 
-# Of every kind that a mistake may be of.
+# Errors of every kind that a mistake may raise.
 WRONG: tuple[Any, ...] = (
     *(None, True, -1, 0, 1.5, float("nan"), float("inf"), 10**400, "", "x", "a\0b", b"x"),
     *((), (1, 2), (1, 2, 3.5), [None], {}, {"BM": None}, {1: 2}, object(), int, 1j),

@@ -1,4 +1,4 @@
-"""What a space expects of its times leads the search, as far as it turns out to be right."""
+"""Expected times lead the search, as far as they turn out to be right."""
 
 import math
 

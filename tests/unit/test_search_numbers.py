@@ -1,4 +1,4 @@
-"""What the surrogate computes with: densities, features, what it keeps of many observations."""
+"""The numerics of the surrogate: densities, features, the observations that it keeps."""
 
 import math
 from datetime import UTC, datetime
@@ -129,7 +129,7 @@ GRID = GridSpace(
 
 
 def chosen_for(proposal: dict[str, Any], seen: tuple[str, ...] = ()) -> set[str]:
-    """What may stand in for a stock sampler's proposal, over many draws."""
+    """The configs that may replace a stock sampler's proposal, over many draws."""
     found = set()
     for seed in range(12):
         sampler = stock.StockSampler(GRID, seed, RandomSampler(seed=seed))
@@ -192,7 +192,7 @@ def test_a_stock_sampler_is_told_what_was_measured_in_place_of_its_proposal(
 
 
 def test_a_study_is_read_in_the_order_in_which_its_trials_ended() -> None:
-    """What is told steers what comes next: a resumed search must have heard it as the first did."""
+    """Results steer the next proposals: a resumed search must get them as the first did."""
     space = GridSpace({"A": (1, 2, 3)})
     ended = [30, 10, 20]
     values = CategoricalDistribution((1, 2, 3))

@@ -1,4 +1,4 @@
-"""What every sampler promises: legal configs, none of them twice, seeds first, no surprises."""
+"""Every sampler proposes legal configs, none of them twice, and seeds first."""
 
 import importlib.util
 
@@ -204,6 +204,6 @@ def test_random_is_uniform() -> None:
         proposal = Search(space, "random", seed).ask()
         assert proposal is not None
         first.append(proposal.index)
-    # Of 200 draws among 20, each is expected 10 times; 25 is five standard deviations away.
+    # In 200 draws among 20, each is expected 10 times; 25 is five standard deviations away.
     assert np.bincount(first, minlength=20).max() < 25
     assert len(set(first)) >= 18

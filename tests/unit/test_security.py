@@ -1,4 +1,4 @@
-"""What comes from others is data: no file, database or option makes a kernel say what they like.
+"""Files of others are data: no file, database or option puts its text into a kernel.
 
 The attack: a config with a text where a number is declared, which stands in the emitted kernel, and
 that is compiled by g++ and run on the CPU. docs/security.md says what is trusted.
@@ -53,7 +53,7 @@ def code(made: Path) -> str:
 
 
 def hostile_source(made: Path) -> KernelSource:
-    """What a template would make of it."""
+    """The text that a template would make of it."""
     assert GROUP_M in CLEAN.text
     text = CLEAN.text.replace(GROUP_M, f"GROUP_M = {code(made)};")
     config = Config.of("gemm_mma", SEED.as_dict() | {"GROUP_M": code(made)})

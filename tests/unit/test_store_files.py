@@ -332,7 +332,7 @@ def test_queries_where_no_lock_file_can_be(tmp_path: Path) -> None:
     (tmp_path / "a.db-shm").mkdir()
     with open_store(str(tmp_path / "a.db"), create=False) as store:
         assert len(store.runs()) == 3
-    # What others wrote beside the file must not be left out.
+    # The log that others wrote beside the file must not be left out.
     (tmp_path / "a.db-wal").write_bytes(b"x" * 100)
     assert "a.db: " in error_of(str(tmp_path / "a.db"), create=False)
 

@@ -1,4 +1,4 @@
-"""What went on after it was first brought into another database: the rest comes with the next."""
+"""A run that went on after its first merge: the rest comes with the next merge."""
 
 import os
 import socket

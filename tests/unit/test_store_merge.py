@@ -46,7 +46,7 @@ def filled(folder: Path) -> str:
 
 
 def everything(store: Store) -> object:
-    """What a person can see, without the numbers of rows and the times of storing."""
+    """The values that a person can see, without the numbers of rows and the times of storing."""
     return (
         sorted((row.problem.label, row.provenance, row.time_us) for row in store.best()),
         sorted(
@@ -196,7 +196,7 @@ def test_every_table_with_numbered_rows_has_an_identity() -> None:
         if "id" in table.columns:
             assert set(identity(table)) <= set(table.columns.keys())
             assert identity(table) != ("id",)
-    # What the same command resumes, and when it began.
+    # The run that the same command resumes, and when it began.
     assert set(IDENTITY["runs"]) == {
         *("problem_id", "device_id", "environment_id", "started_at"),
         *spec_columns(SPEC),

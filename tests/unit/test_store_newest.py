@@ -31,7 +31,7 @@ LATER = replace(CERTIFICATE, made_at=CERTIFICATE.made_at + timedelta(hours=1))
 
 @pytest.fixture
 def older(tmp_path: Path) -> Store:
-    """What is filled first, and merged into the other when that is full."""
+    """The database that is filled first, and merged into the other when that is full."""
     (tmp_path / "older").mkdir()
     return new_store(tmp_path / "older")
 

@@ -1,4 +1,4 @@
-"""What is stored comes back as it was; runs resume."""
+"""Stored values come back as they were; runs resume."""
 
 import math
 import os

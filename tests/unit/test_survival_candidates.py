@@ -78,7 +78,7 @@ def test_a_compiler_that_fails_costs_one_kernel(
     assert all(is_victim(outcome.config) and str(error) in outcome.reason for outcome in lost)
     assert store.run(result.run_id).state is RunState.FINISHED
     assert result.finals is not None
-    # What may have been bad luck is tried again by the next run, a wrong text is not.
+    # A fault that may pass is tried again by the next run, a wrong text is not.
     again = tune(request_all, FakeTarget(), FakeCompiler(), store)
     assert again.counts.get(status, 0) == (2 if repeats else 0)
 

@@ -205,7 +205,7 @@ def test_a_disk_that_is_full_from_the_start(path: Path, request_some: TuneReques
 
 
 def test_events_name_the_run_that_resumes(path: Path, request_some: TuneRequest) -> None:
-    """What these tests rely on: an ended run is gone on with, under its number."""
+    """These tests rely on this: an ended run is continued under its number."""
     numbers = []
 
     def note(event: Event) -> None:

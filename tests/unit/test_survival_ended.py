@@ -48,6 +48,6 @@ def test_ended_at_any_step_and_resumed(tmp_path: Path, name: str, status: int, s
     assert (len(configs), set(configs.values())) == (NUM_TRIALS, {1})
     assert len({number for _, number, _ in before}) == NUM_TRIALS
     assert set(last["finals"]) == {1}
-    # What was on the GPU when it ended is measured again, and nothing else.
+    # The candidate on the GPU when it ended is measured again, and nothing else.
     measured = Counter((tmp_path / "measured.log").read_text().splitlines())
     assert sum(measured.values()) - len(measured) <= len(ended)

@@ -16,7 +16,7 @@ CHOSEN = sorted(TEMPLATES.glob("gemm_wgmma/*.cu.jinja"))
 KERNELS = [*sorted(TEMPLATES.glob("*.cu.jinja")), *CHOSEN]
 PARTS = sorted((TEMPLATES / "parts").rglob("*.jinja"))
 ROLES = {"ptx", "load", "mma", "pipeline", "schedule", "epilogue"}
-# What no text of a {% set %} may hold: it would be C that is put together piece by piece.
+# No text of a {% set %} may hold these: it would be C that is put together piece by piece.
 C_PUNCTUATION = re.compile(r"[;(){}\[\]*&<>=+,]|->|//")
 # More choices than these in one file, and a reader can no longer hold them.
 MOST_BRANCHES = 30

@@ -206,7 +206,7 @@ def test_copies_and_compiled_models(products: StandIn) -> None:
     assert not bool(run(copied)[2].any())
     assert_same(run(model), before)
     made = len(products.made)
-    # What is compiled is left to the compiler.
+    # Compiled modules are left to the compiler.
     with torch.no_grad():
         compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
         assert_same(compiled(inputs()), before)

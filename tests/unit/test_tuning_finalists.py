@@ -1,4 +1,4 @@
-"""Who takes part in the finals: the best of the search, and some near the best that are unlike."""
+"""The finalists are the best of the search, and some near the best that are unlike."""
 
 from types import SimpleNamespace
 from typing import Any

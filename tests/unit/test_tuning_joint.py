@@ -1,4 +1,4 @@
-"""Whose turn it is when several families are searched together."""
+"""The order of turns when several families are searched together."""
 
 import math
 from collections import Counter

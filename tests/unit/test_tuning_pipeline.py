@@ -64,7 +64,7 @@ def test_the_gpu_goes_on_while_a_result_is_recorded(request_all: TuneRequest, st
 
     def on_measured(number: int) -> None:
         if number == 1:
-            # What is compiled after the third one finds the queue full.
+            # Kernels compiled after the third one find the queue full.
             wait_until(lambda: compiler.num_compiled > 1 + NUM_WAITING, "the queue is full")
         if number == 3:
             third.set()

@@ -1,4 +1,4 @@
-"""What is ruled out before the GPU: held against the recordings that ship."""
+"""Candidates ruled out before the GPU, compared with the recordings that ship."""
 
 import re
 from dataclasses import replace
@@ -51,7 +51,7 @@ def recorded(size: str) -> tuple[Recording, list[Candidate]]:
     plans: dict[tuple[object, ...], LaunchPlan] = {}
     for row in range(len(recording)):
         config = Config.of(family.name, later | recording.values(row))
-        # What no launch depends on is left out: making a plan takes a millisecond.
+        # Values that no launch depends on are left out: making a plan takes a millisecond.
         key = tuple(value for name, value in config if name not in WITHOUT_LAUNCH)
         if key not in plans:
             plans[key] = launch_plan(family, config, recording.problem)

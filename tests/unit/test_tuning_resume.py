@@ -104,7 +104,7 @@ def test_ctrl_c_prints_the_best_and_the_same_command_resumes(tmp_path: Path) -> 
     assert "the same command resumes" in err
     assert "Traceback" not in err
     before = stored(tmp_path)
-    # What was on the GPU was awaited and kept; other trials are of the same kernels.
+    # The candidate on the GPU was awaited and kept; other trials are of the same kernels.
     assert set(measured(tmp_path)) <= {str(outcome.config) for outcome in before}
     with open_store(str(tmp_path / "tune.db"), create=False) as store:
         assert store.runs()[0].state is RunState.INTERRUPTED

@@ -1,4 +1,4 @@
-"""What a run takes for granted: defaults, words that are stored, the target that it opens."""
+"""Tests of a run's settings: defaults, words that are stored, the target that it opens."""
 
 import logging
 from collections.abc import Collection

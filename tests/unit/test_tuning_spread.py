@@ -140,7 +140,7 @@ def test_without_the_first_gpu_the_finals_are_on_the_next(every: TuneRequest, st
     assert result.counts == {Status.OK: NUM_KERNELS}
     assert left.finalists
     assert result.finals is not None
-    # What the first one measured still compares.
+    # The measurements of the first one still compare.
     assert all(
         outcome.comparable_us == pytest.approx(time_us(outcome.config))
         for outcome in result.outcomes

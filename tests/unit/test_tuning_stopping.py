@@ -1,4 +1,4 @@
-"""What ends a search, alone and together, and that it is said and stored."""
+"""Rules that end a search, alone and together, are said and stored."""
 
 import json
 import time

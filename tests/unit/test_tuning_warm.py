@@ -72,7 +72,7 @@ def test_distances_have_the_right_order() -> None:
     assert to(Problem(1024, 1024, 1024, dtype=DType.BF16)) == float("inf")
     h200, t4 = find_device("h200"), find_device("t4")
     assert 0 <= to(base, h200) < to(base, find_device("a100")) < to(base, t4)
-    # What fills any GPU differs by less than its ratio says.
+    # Problems that fill any GPU differ by less than their ratio says.
     huge = distance(Problem(8192, 8192, 8192), H100, Problem(16384, 8192, 8192), H100)
     assert huge == pytest.approx(0.5)
 

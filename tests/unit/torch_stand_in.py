@@ -23,7 +23,7 @@ __all__ = ["driver", "on_gpu", "products"]
 
 @dataclass(frozen=True)
 class Product:
-    """What the runtime was asked for."""
+    """The calls that the runtime received."""
 
     problem: str
     products: Products

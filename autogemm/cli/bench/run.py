@@ -199,7 +199,7 @@ def _print(done: Bench, rows: list[Row]) -> None:
     spec = done.spec
     stored = f", benchmark {done.bench_id}" if done.bench_id else ""
     used = spec.environment
-    say(f"{spec.device.name}, {done.started_at:%Y-%m-%d}{stored}")
+    say(f"{spec.device.name}, {done.when()}{stored}")
     # A listing from a file does not contain the versions.
     named = (("driver ", used.driver), ("cuBLAS ", used.cublas), ("", used.compiler))
     versions = ", ".join(name + version for name, version in named if version)

@@ -7,6 +7,7 @@ import click
 from autogemm.cli.options import (
     MAX_NUMBER,
     db_option,
+    is_typed,
     query_options,
     status_option,
     stored_options,
@@ -14,6 +15,7 @@ from autogemm.cli.options import (
 )
 from autogemm.cli.output import Form
 from autogemm.store import BestQuery, database_place
+from autogemm.support.errors import UsageError
 
 # How many rows a table shows unless told otherwise.
 TABLE_ROWS = 20
@@ -47,6 +49,8 @@ def best(query: BestQuery, db: str | None, form: Form, *, of_catalogue: bool) ->
     from autogemm.cli.db.run.results import run_best, run_catalogue
 
     if of_catalogue:
+        if is_typed("db"):
+            raise UsageError("--catalogue lists the winners that ship, --db a database: choose one")
         run_catalogue(query, form)
     else:
         run_best(query, db, form)

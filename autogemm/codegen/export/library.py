@@ -262,7 +262,7 @@ def _context_of_call(signature: Signature, names: CNames) -> dict[str, object]:
 
 
 def _fused_context(dtype: DType, epilogue: Epilogue) -> dict[str, object]:
-    """What a source with an epilogue needs besides: its inputs are arguments behind those of the
+    """Additional values for a source with an epilogue: its inputs are arguments behind those of the
     GEMM, in the order of the text, and behind them the second output."""
     problem = Problem(1, 1, 1, dtype=dtype).with_epilogue(epilogue)
     own = [rule.argument for rule in (*epilogue_rules(problem), *output_rules(problem))]

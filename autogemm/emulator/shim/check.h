@@ -210,7 +210,7 @@ inline void set_in_flight(const Copy& copy, bool in_flight, const Touch& touch) 
     }
 }
 
-// Copies that nobody waited for: the next block begins with none.
+// Copies that no thread waited for: the next block begins with none.
 inline void forget_copies_of_block() {
     for (uint32_t i = 0; i < num_threads; ++i) {
         current = &threads[i];

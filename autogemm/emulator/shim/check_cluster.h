@@ -64,7 +64,7 @@ void shadow_remote_access(const Block& owner, const void* shared, uint32_t size,
     }
 }
 
-// A block may end once some thread of it knows that nobody reaches for its shared memory any more.
+// A block may end once one of its threads knows that no other block uses its shared memory any more.
 inline void check_remote_accesses() {
     auto& accesses = remote_accesses[block->slot];
     Fences known;

@@ -95,7 +95,7 @@ __attribute__((noinline)) void store_of_rank(float* shared, unsigned rank, float
     memcpy(shared_memory_of(owner, shared), &value, sizeof(value));
 }
 
-// Nobody can go on: some wait for lanes that stand elsewhere, or for what never comes.
+// No thread can go on: some wait for lanes that stand elsewhere, or for an event that never comes.
 [[noreturn]] inline void report_deadlock() {
     bool beyond_warps = false;
     const auto for_each_waiting = [&](auto&& tell) {

@@ -46,7 +46,7 @@ enum class Status : uint8_t {
 
 // A barrier of some warps of a block, by its number.
 struct NamedBarrier {
-    uint32_t num_threads;  // that this round is for; 0: nobody has arrived
+    uint32_t num_threads;  // that this round is for; 0: none has arrived
     uint32_t num_arrived;
     Fences arriving, completed;
 };

@@ -111,7 +111,7 @@ def comparison_of(bench: Bench, ceilings: Ceilings | None, size: str | None = No
         device=bench.spec.device,
         provenance=bench.spec.provenance,
         source=f"benchmark {bench.bench_id}" if bench.bench_id else "benchmark",
-        date=f"{bench.started_at:%Y-%m-%d}",
+        date=bench.when(),
         entries=entries,
         ceilings=ceilings,
     )

@@ -65,7 +65,7 @@ def bench_page(bench: Bench, ceilings: Ceilings | None, profiles: Sequence[Profi
     )
     return Page(
         f"{len({one.kernel for one in comparison.timed()})} kernels on {spec.device.name}",
-        f"autogemm {comparison.source}, {bench.started_at:%Y-%m-%d %H:%M} UTC",
+        f"autogemm {comparison.source}, {bench.when('%Y-%m-%d %H:%M UTC')}",
         spec.provenance,
         sections,
         {"kernels": comparison_data(comparison), "meanings": {}},

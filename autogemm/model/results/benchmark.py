@@ -29,6 +29,7 @@ from autogemm.support import limits
 NAIVE = "naive"
 # The id of a benchmark that is in no database.
 NOT_STORED = 0
+DATE_UNKNOWN = "date unknown"
 
 
 class KernelKind(StrEnum):
@@ -104,13 +105,20 @@ class BenchEntry:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A benchmark. ``entries`` stand by problem, then in the order they were asked for."""
+    """A benchmark. ``entries`` stand by problem, then in the order they were asked for.
+
+    ``started_at`` is None for a listing that does not say when it was measured.
+    """
 
     bench_id: limits.Count
     spec: BenchSpec
-    started_at: limits.Moment
+    started_at: limits.Moment | None
     finished_at: limits.Moment | None
     entries: Annotated[tuple[BenchEntry, ...], MaxLen(10_000)]
+
+    def when(self, style: str = "%Y-%m-%d") -> str:
+        """Return when it was measured, in a style of `strftime`, or `DATE_UNKNOWN`."""
+        return DATE_UNKNOWN if self.started_at is None else self.started_at.strftime(style)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class BestQuery:
 
     @classmethod
     def of(cls, problem: Problem) -> "BestQuery":
-        """What is stored of a problem, and of those that have its size, layout and dtype."""
+        """The stored text of a problem, and of those that have its size, layout and dtype."""
         return cls(size=problem.size_label, layout=problem.layout.value, dtype=problem.dtype.label)
 
     def is_of_batch(self, text: str) -> bool:
@@ -410,6 +410,10 @@ class BenchCopy:
 
     record: Literal["bench"] = field(default="bench", kw_only=True)
     bench: Bench
+
+    def __post_init__(self) -> None:
+        if self.bench.started_at is None:
+            raise ValueError("the benchmark has no started_at: a stored one says when it was run")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Whether a recorded time is of the very text that a kernel has today."""
+"""Tells whether a recorded time belongs to the text that a kernel has today."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One search over several families: whose turn it is, and what the searches are told."""
+"""One search over several families: the order of their turns, and the results they are told."""
 
 import math
 from collections.abc import Mapping, Sequence

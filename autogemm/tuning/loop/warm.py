@@ -81,7 +81,7 @@ def nearest_starts(
 ) -> tuple[WarmStart, ...]:
     """`warm_starts` of the catalogue's rows and all that a database holds.
 
-    Of the database the part nearby is read, which grows until there are enough, so that a large
+    Only the nearest part of the database is read; it grows until there are enough, so that a large
     database costs no more than a small one.
     """
     starts: tuple[WarmStart, ...] = ()

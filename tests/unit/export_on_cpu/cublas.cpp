@@ -73,7 +73,7 @@ struct Matrix {
     }
 };
 
-// What is wrong with a call: "fails", "double" (all of C), "last" (its last element) or "tf32".
+// The fault of a call: "fails", "double" (all of C), "last" (its last element) or "tf32".
 static std::string fault_of(const char* name) {
     static std::map<std::string, std::string> faults;
     if (const char* const text = std::getenv("CALL_FAULT")) {

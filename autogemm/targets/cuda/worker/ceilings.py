@@ -32,7 +32,7 @@ READ_STEPS = 1024
 # what several SMs ask for at the same moment, and less than what would drive something out.
 L2_PART = 2 / 3
 SMEM_VECTORS = 256
-# Each word of what is read, which memset makes byte by byte.
+# Each word of the memory that is read, which memset makes byte by byte.
 WORD = 0x01010101
 
 

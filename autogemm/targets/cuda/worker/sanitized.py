@@ -57,7 +57,7 @@ def with_exact_factors(problem: Problem) -> Problem:
 def complaint_of(gpu: BareGpu, address: int, problem: Problem, inputs: Inputs) -> str:
     """The difference of C from what it must be; empty if there is none.
 
-    Memory that nobody may have written is not looked at, which initcheck would report.
+    Memory that may be unwritten is not read, because initcheck would report it.
     """
     c = inputs.c.copy()
     for product in range(problem.num_products):

@@ -13,7 +13,7 @@ from autogemm.targets.cuda.worker.gpu.timing import Stopwatch
 
 # The kernel runs for so long: the counter moves several times.
 SAMPLE_S = 0.4
-# Power follows load with a delay; what is read before is of what ran earlier.
+# Power follows load with a delay; earlier readings belong to the work before.
 SETTLING_S = 0.1
 # Queued at a time.
 BATCH_US = 20_000.0

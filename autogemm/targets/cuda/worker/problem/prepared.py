@@ -302,7 +302,7 @@ class PreparedProblem:
         return found, launch_us
 
     def _reset(self, inputs: InputSet) -> None:
-        """What kernels write, as it is before a launch."""
+        """The memory that kernels write, as it is before a launch."""
         self.result.reset(inputs)
         if self.second is not None:
             self.second.reset(inputs)
