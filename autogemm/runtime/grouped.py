@@ -53,7 +53,7 @@ def grouped_gemm(  # noqa: PLR0913, PLR0917  # as gemm: operands, result, factor
                 "grouped_gemm has no gradients with an epilogue, and none into out: call it under "
                 "torch.no_grad()"
             )
-        from autogemm.runtime.torch_grouped import with_gradients
+        from autogemm.runtime.torch_rules import with_gradients
 
         return with_gradients(x, w, rows, alpha, tune)
     return multiply(x, w, rows, out, (alpha, beta), tune, Epilogue.parse(epilogue), inputs)
