@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from suite_shapes import problem_of
+
 from autogemm.catalogue.palette import LIGHT, THEMES, Palette
 from autogemm.model.dtypes import DType
-from autogemm.model.problem import Problem
 
 Row = dict[str, Any]
 # More rows than these are points and no bars.
@@ -106,10 +107,8 @@ def _sustained_line(row: Row) -> str:
 
 
 def moved_bytes(row: Row) -> int:
-    """A, B and C, each once."""
-    dtype = DType.parse(row["dtype"])
-    m, n, k = Problem.parse_size(row["shape"])
-    return (m * k + k * n) * dtype.ab.size_bytes + m * n * dtype.c.size_bytes
+    """A, B and C, each once; of groups the B of those that have rows."""
+    return problem_of(row["shape"], dtype=DType.parse(row["dtype"])).moved_bytes
 
 
 def _bytes_line(row: Row, copy_gb_s: float) -> str:
@@ -164,7 +163,8 @@ def points(results: Mapping[str, Any], path: Path, palette: Palette) -> None:
 
 
 def _sizes(row: Row) -> tuple[int, int, int]:
-    return Problem.parse_size(row["shape"])
+    problem = problem_of(row["shape"])
+    return problem.m, problem.n, problem.k
 
 
 def bars(results: dict[str, Any], path: Path) -> None:

@@ -159,7 +159,8 @@ groups_option = click.option(
     metavar="SPREAD",
     default="",
     help="Groups of rows, each with a B of its own, and how rows are spread over them: 8 uniform, "
-    "128 zipf=1.1 seed=3, or the rows of each (4,0,17,128). Default: none.",
+    "128 zipf=1.1 seed=3, or the rows of each (4,0,17,128); masked behind it: groups of a fixed "
+    "capacity. In layout tn groups divide K. Default: none.",
 )
 
 MATRIX_OPTIONS = (

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from autogemm.model.elements import Stored
 from autogemm.model.kernel import LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
-from autogemm.model.signature import OFFSETS, extents, factors
+from autogemm.model.signature import COUNTS, OFFSETS, extents, factors
 from autogemm.support.child_process import MEMORY_CHECK_S, resident_bytes
 from autogemm.support.errors import UsageError
 
@@ -357,7 +357,7 @@ def _describe_arguments(header: RawExchange, plan: LaunchPlan, problem: Problem)
 
 def _region(plan: LaunchPlan, name: str) -> int:
     """The number of the buffer that an array's argument of that name points to."""
-    own = [*(extra.argument.name for extra in plan.arrays), OFFSETS]
+    own = [*(extra.argument.name for extra in plan.arrays), COUNTS if plan.masked else OFFSETS]
     return Region.EXTRA + own.index(name) if name in own else Region[name.upper()]
 
 

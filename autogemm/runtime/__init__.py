@@ -2,7 +2,7 @@
 
 from autogemm.runtime.arrays import packed
 from autogemm.runtime.calling import forget
-from autogemm.runtime.grouping import grouped_gemm, grouped_gemm_tn
+from autogemm.runtime.grouped import grouped_gemm, grouped_gemm_tn
 from autogemm.runtime.operands import Strided, call_for
 from autogemm.runtime.products import gemm
 from autogemm.runtime.searching import best, tune

@@ -15,6 +15,7 @@ from test_emulator_goldens import cut_down
 
 from autogemm.emulator import Emulator
 from autogemm.emulator import emulator as module
+from autogemm.model.elements import used_rows
 from autogemm.model.kernel import KernelSource, LaunchPlan
 from autogemm.model.problem import Problem
 from autogemm.reference import Data, Inputs, make_inputs
@@ -33,6 +34,7 @@ def indices_for(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     inputs = make_inputs(problem, plan, data, seed)
     rows, columns = np.indices((problem.m, problem.n))
     indices = ((OF_ROW * rows + OF_COLUMN * columns) % PRIME).astype(np.float64)
+    indices = indices[used_rows(problem)]
     expected = np.broadcast_to(indices, inputs.expected.shape)  # the same of every product
     return replace(inputs, expected=expected, bound=np.zeros_like(expected))
 

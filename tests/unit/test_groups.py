@@ -1,11 +1,14 @@
 """Groups of rows: their text, how rows are spread, and what they make of a problem."""
 
+from dataclasses import replace
+
 import pytest
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import NONE, Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.signature import gemm_signature
@@ -15,7 +18,12 @@ from autogemm.support.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    "text", ["", "8 uniform", "128 zipf=1.1 seed=3", "128 zipf=0.5", "4,0,17,128"]
+    "text",
+    [
+        *("", "8 uniform", "128 zipf=1.1 seed=3", "128 zipf=0.5", "4,0,17,128"),
+        *("8 uniform masked", "8 zipf=1 seed=2 masked=99", "4,0,17 masked"),
+        *("128 uniform used=8 seed=5", "128 zipf=2 used=8 masked=64"),
+    ],
 )
 def test_a_text_is_read_as_it_was_written(text: str) -> None:
     assert str(Groups.parse(text)) == text
@@ -24,6 +32,7 @@ def test_a_text_is_read_as_it_was_written(text: str) -> None:
 def test_other_spellings_have_one_canonical_text() -> None:
     assert str(Groups.parse(" 8 ")) == str(Groups.parse("8 zipf=0 seed=7")) == "8 uniform"
     assert str(Groups.parse("9 zipf=1.10  seed=0")) == "9 zipf=1.1"
+    assert str(Groups.parse("9 masked=0")) == "9 uniform masked"
 
 
 @pytest.mark.parametrize(
@@ -138,3 +147,54 @@ def test_a_filter_by_the_number_finds_every_spread() -> None:
     assert BestQuery(groups="8 zipf=1.10").is_of_groups("8 zipf=1.1")
     with pytest.raises(UsageError):
         BestQuery(groups="many")
+
+
+def test_masked_groups_have_a_capacity() -> None:
+    groups = Groups.parse("4 zipf=1 masked=25")
+    # Of 12, 6, 4 and 3 what exceeds the capacity is left out.
+    assert sorted(groups.rows(20)) == [3, 4, 5, 5] and groups.given(20) == groups.rows(20)
+    starts = [first for first, _ in groups.ranges(20)]
+    assert starts == [0, 5, 10, 15]
+    assert Groups.parse("4,0,9 masked").within(15).listed == (4, 0, 5)
+    problem = Problem(24, 32, 16, groups=Groups.parse("8,0,3 masked"))
+    assert problem.used_rows == 11 and problem.flops == 2 * 11 * 32 * 16
+    for changes, rule in (
+        ({"m": 25}, "3 masked groups have as many rows each: M = 25 is no multiple of 3"),
+        ({"m": 21}, "have room for 7 rows each"),
+    ):
+        with pytest.raises(UsageError, match=rule):
+            replace(problem, **changes)
+    with pytest.raises(UsageError, match="leave out =9"):
+        Groups.parse("4,0,9 masked=9")
+
+
+def test_rows_are_spread_over_some_of_the_groups() -> None:
+    groups = Groups.parse("128 uniform used=8")
+    assert sorted(groups.rows(64))[-9:] == [0, *[8] * 8] and groups.num_used(64) == 8
+    assert groups.rows(64) != Groups.parse("128 uniform used=8 seed=1").rows(64)
+    with pytest.raises(UsageError, match="groups that have rows must be from 0 to 4"):
+        Groups.parse("4 uniform used=5")
+
+
+def test_groups_divide_k_in_layout_tn() -> None:
+    problem = Problem(32, 16, 64, Layout.TN, groups=Groups.parse("0,40,0,10"))
+    assert problem.divides_k and (problem.used_rows, problem.used_k) == (32, 50)
+    assert problem.num_matrices == (1, 1, 4) and problem.stacked_rows == (64, 64, 4 * 32)
+    assert problem.flops == 2 * 32 * 16 * 50
+    assert problem.moved_bytes == 4 * (50 * (32 + 16) + 4 * 32 * 16)
+    device = find_device("h100")
+    for name, refused in (("gemm_mma", False), ("gemm_wgmma", True), ("naive", True)):
+        family = load_family(name)
+        own = replace(problem, dtype=DType.BF16 if name != "naive" else DType.F32)
+        broken = broken_constraints(family, family.seeds[0], own, device)
+        assert (f"{name} has no groups that divide K" in " ".join(broken)) is refused
+    with pytest.raises(UsageError, match="41,40 have 81 rows, which is more than K = 64"):
+        replace(problem, groups=Groups.parse("41,40"))
+    for epilogue in ("acc + bias[g, n]", "silu(acc[n]) * acc[n + N]"):
+        with pytest.raises(UsageError):
+            problem.with_epilogue(Epilogue(epilogue))
+
+
+def test_inputs_of_groups_need_groups() -> None:
+    with pytest.raises(UsageError, match="has the group of a row as its index"):
+        Problem(64, 32, 16, epilogue=Epilogue("acc + bias[g, n]"))

@@ -12,7 +12,10 @@ from autogemm.model.problem import Layout, Problem
 from autogemm.store import BestQuery, RunState, TrialColumns, open_store
 
 PLAIN = Problem(4096, 4096, 4096, Layout.NT)
-TEXTS = ("", "8 uniform", "8 zipf=1.1 seed=3", "80 uniform", "4000,0,96")
+TEXTS = (
+    *("", "8 uniform", "8 zipf=1.1 seed=3", "80 uniform", "4000,0,96"),
+    *("8 uniform masked=99", "300,0 masked", "128 uniform used=8"),
+)
 
 
 @pytest.mark.parametrize("wanted", [Format.JSONL, Format.CSV])
@@ -32,7 +35,10 @@ def test_problems_differ_by_their_groups(tmp_path: Path, wanted: Format) -> None
 
         assert found(BestQuery()) == list(TEXTS)
         assert found(BestQuery(groups="none")) == [""]
-        assert found(BestQuery(groups="8")) == ["8 uniform", "8 zipf=1.1 seed=3"]
+        of_eight = ["8 uniform", "8 zipf=1.1 seed=3", "8 uniform masked=99"]
+        assert found(BestQuery(groups="8")) == of_eight
+        assert found(BestQuery(groups="8 uniform")) == ["8 uniform"]
+        assert found(BestQuery(groups="300,0 masked")) == ["300,0 masked"]
         assert found(BestQuery(groups="4000,0,96")) == ["4000,0,96"]
         file = tmp_path / "results"
         file.write_text("".join(write_results(store, BestQuery(), None, wanted).pieces))

@@ -10,8 +10,9 @@ from click.testing import CliRunner
 from fake_target import FakeTarget, tiny_family
 
 import autogemm.tuning.opening
+from autogemm.model.dtypes import DType
 from autogemm.model.kernel import Candidate
-from autogemm.model.problem import Problem
+from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Outcome
 from autogemm.support.errors import UsageError
 from autogemm.targets import Chosen, MeasureOptions
@@ -19,6 +20,7 @@ from autogemm.targets import Chosen, MeasureOptions
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import suite
 import suite_shapes
+import suite_shown
 import suite_tables
 
 
@@ -176,3 +178,17 @@ UNSEEN = (
 )
 def test_a_file_has_the_gpus_name(name: str, label: str) -> None:
     assert suite_tables.gpu_label(name) == label
+
+
+def test_bytes_of_experts_that_decode_are_those_of_touched_weights() -> None:
+    shape = suite_shapes.MOE_DECODE_SHAPES[0]
+    problem = suite_shapes.problem_of(shape, Layout.NT, DType.BF16)
+    assert problem.groups.num_used(problem.m) == 8 and suite_shapes.shape_of(problem) == shape
+    moved = 2 * (8 * 2048 + 8 * 1536 * 2048 + 8 * 1536)
+    row = {"shape": shape, "dtype": "bf16", "time_us": 10.0, "baseline_us": 20.0}
+    assert suite_shown.moved_bytes(row) == problem.moved_bytes == moved
+    assert "0.630 of a copy" in suite_shown._bytes_line(row, 8000.0)
+    assert all(
+        suite_shapes.rows_of_each(suite_shapes.problem_of(one)) <= suite_shapes.MOST_FEW_ROWS
+        for one in suite_shapes.MOE_DECODE_SHAPES
+    )

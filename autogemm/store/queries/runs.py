@@ -80,7 +80,8 @@ def _of_epilogue(query: records.BestQuery) -> Condition:
 def _of_groups(text: str) -> Condition:
     """What `BestQuery.is_of_groups` asks, in SQL."""
     is_it = ProblemRecord.groups == ("" if text == records.NO_GROUPS else text)
-    return or_(is_it, ProblemRecord.groups.startswith(f"{text} "))
+    # A number of groups, however rows are spread.
+    return or_(is_it, ProblemRecord.groups.startswith(f"{text} ")) if text.isdigit() else is_it
 
 
 def conditions(query: records.BestQuery) -> list[Condition]:

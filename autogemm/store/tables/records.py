@@ -145,7 +145,9 @@ class BestQuery:
 
     def is_of_groups(self, text: str) -> bool:
         """Whether a problem whose groups have that canonical text is meant."""
-        return self.groups in (None, text or NO_GROUPS, text.split(" ", maxsplit=1)[0])
+        if self.groups is not None and self.groups.isdigit():
+            return self.groups == text.split(" ", maxsplit=1)[0]
+        return self.groups in (None, text or NO_GROUPS)
 
     def is_about(self, problem: Problem, family: str | None) -> bool:
         """Whether that problem and family are meant; other filters are not looked at."""
