@@ -75,6 +75,23 @@ GATED_SHAPES = (
     *("512x14336x4096", "2048x14336x4096", "4096x14336x4096", "8192x14336x4096"),
     *("2048", "4096"),
 )
+# As DeepGEMM has scales of blocks; and its list of (N, K), layers of DeepSeek-V3
+# (deepseek-ai/DeepGEMM, tests/generators.py), with prompts and batches of M rows.
+SCALED = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
+SCALED_LAYERS = (
+    *("2112x7168", "576x7168", "24576x1536", "32768x512", "7168x16384", "4096x7168", "7168x2048"),
+)
+# A few of them, which a short loan of a GPU has time for; all; and rows of a token each.
+SCALED_SHAPES = (
+    *("64x7168x2048", "128x2112x7168", "128x24576x1536", "512x4096x7168", "4096x2112x7168"),
+    *("4096x24576x1536", "4096x7168x2048", "8192x4096x7168"),
+)
+ALL_SCALED = tuple(
+    f"{m}x{layer}" for layer in SCALED_LAYERS for m in (64, 128, 512, 1024, 2048, 4096, 8192)
+)
+SCALED_DECODE = tuple(
+    f"{m}x{layer}" for m in (4, 16, 8) for layer in ("7168x2048", "2112x7168", "24576x1536")
+)
 # Up to so many rows a table shows the share of a memory copy.
 MOST_FEW_ROWS = 64
 
@@ -100,6 +117,14 @@ NAMED: dict[str, tuple[str, Sequence[str]]] = {
     "grouped": ("grouped_KIND_LAYOUT", GROUPED_SHAPES),
     "moe-decode": ("moe_decode_KIND_LAYOUT", MOE_DECODE_SHAPES),
     "swiglu": ("epilogue_swiglu_KIND_LAYOUT", GATED_SHAPES),
+    "block-scales": ("block_scales_KIND_LAYOUT", SCALED_SHAPES),
+    "block-scales-all": ("block_scales_all_KIND_LAYOUT", ALL_SCALED),
+    "block-scales-decode": ("block_scales_decode_KIND_LAYOUT", SCALED_DECODE),
+}
+# The epilogue that belongs to a name.
+EPILOGUES = {
+    "swiglu": SWIGLU,
+    **dict.fromkeys(("block-scales", "block-scales-all", "block-scales-decode"), SCALED),
 }
 # Sizes of unseen shapes; a product of more multiply-adds than 8192 x 8192 x 4096 is drawn again.
 UNSEEN_SIZES = (32, 8192)
@@ -218,9 +243,9 @@ def suite_of(options: Mapping[str, Any]) -> Suite:
         name += f"_{options['l2']}"
     if options["sustained"]:
         name += "_sustained"
-    is_gated = options["suite"] == "swiglu"
-    epilogue = Epilogue.parse(SWIGLU if is_gated else options["epilogue"])
-    if not epilogue.is_plain and not is_gated:
+    own_epilogue = EPILOGUES.get(options["suite"])
+    epilogue = Epilogue.parse(own_epilogue or options["epilogue"])
+    if not epilogue.is_plain and own_epilogue is None:
         # Words of the expression: suite_bf16_relu_acc_bias_n_nt.
         words = "_".join(re.findall(r"[a-z0-9]+", epilogue.text.lower()))
         name = f"{name.removesuffix('_LAYOUT')}_{words}_LAYOUT"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.epilogue import EpilogueInput, Gate
-from autogemm.model.formula import HALVES, INTERLEAVED, Node, Read, number_text, written
+from autogemm.model.formula import HALVES, INTERLEAVED, SCALE_AXES, Node, Read, number_text, written
 from autogemm.model.problem import Problem
 from autogemm.space import EPILOGUE_PREFIX, epilogue_rules
 from autogemm.support.templating import WIDTH, environment
@@ -21,7 +21,8 @@ class FusedInput:
     """An input: its name, the kernel's argument, its C++ type there, its index in C++, and the
     function that makes a float of an element (empty: none is needed). ``format_code`` is that of
     its type; ``value`` replaces a single value where kernels are verified. ``step`` leads to the
-    elements of a group in C++, empty where groups share them.
+    elements of a group in C++, empty where groups share them. ``is_scale``: of blocks of A or B,
+    which is no factor of elements.
     """
 
     name: str
@@ -30,6 +31,7 @@ class FusedInput:
     c_type: str
     format_code: int
     is_array: bool
+    is_scale: bool
     index: str
     conversion: str
     value: str
@@ -74,8 +76,15 @@ class Fused:
     """Whether an input has elements for each group."""
     tiled: str
     """The input of which tiles may be loaded as those of C are stored; empty for none."""
+    is_scaled_product: bool
+    """Whether C is the product of scaled blocks, and there is nothing else to do."""
     fields: tuple[str, ...]
     """The kernel's arguments of which the struct is made, in order."""
+
+    @property
+    def scales(self) -> tuple[FusedInput, ...]:
+        """Scales of blocks of A, then of B, as the text has them; none where there are none."""
+        return tuple(one for one in self.inputs if one.is_scale)
 
     @property
     def gated(self) -> bool:
@@ -113,6 +122,7 @@ def fused_of(problem: Problem) -> Fused | None:
         has_matrix=has_matrix,
         of_groups=epilogue.is_of_groups,
         tiled="" if tiled is None else tiled.name,
+        is_scaled_product=epilogue.is_scaled_product,
         fields=(
             *factors,
             *(one.argument for one in inputs),
@@ -167,6 +177,7 @@ def _input(one: EpilogueInput, dtype: DType, value: float) -> FusedInput:
     conversion = "" if element is Element.F32 else f"{'float' if own else 'input'}_from_{element}"
     # Those of a group's elements count from where these begin.
     indices = {"": "", "m": "m", "n": "n", "m, n": "place", "g": "0", "g, n": "n"}
+    indices |= dict.fromkeys(SCALE_AXES, "")
     return FusedInput(
         name=one.name,
         label=one.label,
@@ -174,6 +185,7 @@ def _input(one: EpilogueInput, dtype: DType, value: float) -> FusedInput:
         c_type=element.c_name,
         format_code=element.format_code,
         is_array=bool(one.axes),
+        is_scale=one.is_scale,
         index=indices[one.axes],
         conversion=conversion,
         value=_float_literal(value),

@@ -10,17 +10,22 @@ from typing import Self
 
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.formula import (
+    BLOCK,
     HALVES,
     INDICES,
     INTERLEAVED,
     MAX_LENGTH,
     OUTPUT_AXES,
+    SCALE_AXES,
     Formula,
     Node,
+    Read,
     mistake,
     names_in,
     parsed,
+    reads_of,
     reads_with_index,
+    without_scales,
 )
 from autogemm.support.errors import EpilogueError
 
@@ -63,7 +68,8 @@ class EpilogueInput:
     """An input of the user's, or the second output: its name, its index (empty for one value), and
     its type if declared.
 
-    Arrays are packed; without a declared type their elements are of C's type. One value is FP32.
+    Arrays are packed; without a declared type their elements are of C's type. One value is FP32,
+    and so are scales of blocks of A and B.
     """
 
     name: str
@@ -72,11 +78,19 @@ class EpilogueInput:
 
     def element(self, dtype: DType) -> Element:
         """The element type in a problem of those types."""
-        return self.declared or (dtype.c if self.axes else Element.F32)
+        return self.declared or (dtype.c if self.axes and not self.is_scale else Element.F32)
 
-    def shape(self, m: int, n: int, groups: int = 0) -> tuple[int, ...]:
-        """The shape for a C of M rows and N columns, with so many groups; () for one value."""
+    @property
+    def is_scale(self) -> bool:
+        """Whether it scales blocks of A or B: a factor of sums within the product."""
+        return self.axes in SCALE_AXES
+
+    def shape(self, m: int, n: int, k: int, groups: int = 0) -> tuple[int, ...]:
+        """The shape for a C of M rows and N columns, sums of K products, and so many groups; () for
+        one value.
+        """
         extents = {"m": m, "n": n, "g": groups}
+        extents |= {f"{axis} / {BLOCK}": -(-size // BLOCK) for axis, size in (("n", n), ("k", k))}
         return tuple(extents[axis] for axis in self.axes.split(", ") if axis)
 
     @property
@@ -119,8 +133,10 @@ class Epilogue:
 
     @property
     def root(self) -> Node:
-        """The tree of the expression of C, which may read the second output by its name."""
-        return self._formula.root
+        """The tree of the expression of C, which may read the second output by its name; where
+        blocks have scales, ``acc`` has them already.
+        """
+        return without_scales(self._formula.root)
 
     @property
     def output(self) -> EpilogueInput | None:
@@ -132,9 +148,9 @@ class Epilogue:
 
     @property
     def output_root(self) -> Node:
-        """The tree of the second output, which there is."""
+        """The tree of the second output, which there is; ``acc`` as in `root`."""
         assert self._formula.output is not None
-        return self._formula.output[1]
+        return without_scales(self._formula.output[1])
 
     @property
     def functions(self) -> frozenset[str]:
@@ -157,8 +173,10 @@ class Epilogue:
 
     @property
     def takes_batches(self) -> bool:
-        """Whether several products may be one launch: neither gated nor with a second output."""
-        return self.gate is Gate.NONE and self.output is None
+        """Whether several products may be one launch: neither gated, nor with a second output, nor
+        with scales of blocks.
+        """
+        return self.gate is Gate.NONE and self.output is None and not self.scales
 
     @property
     def is_of_groups(self) -> bool:
@@ -184,17 +202,25 @@ class Epilogue:
         return found[0] if len(found) == 1 and found[0].element(dtype) is dtype.c else None
 
     @property
+    def scales(self) -> tuple[EpilogueInput, ...]:
+        """Of the inputs the scales of blocks of A, then of B; none where there are none."""
+        return tuple(one for one in self.inputs if one.is_scale)
+
+    @property
+    def is_scaled_product(self) -> bool:
+        """Whether C is the product of scaled blocks, and there is nothing else to do."""
+        return bool(self.scales) and self.root == Read("acc") and self.output is None
+
+    @property
     def arrays(self) -> tuple[EpilogueInput, ...]:
         """The inputs, and behind them the second output where there is one."""
         return self.inputs if self.output is None else (*self.inputs, self.output)
 
-    def input_bytes(self, m: int, n: int, dtype: DType, groups: int = 0) -> int:
-        """Bytes of all arrays that it reads beside A, B and C."""
-        total = 0
-        for one in self.inputs:
-            rows, columns = (*one.shape(m, n, groups), 1, 1)[:2]
-            total += rows * columns * one.element(dtype).size_bytes
-        return total
+    def input_bytes(self, extents: tuple[int, int, int, int], dtype: DType) -> int:
+        """Bytes of all arrays that it reads beside A, B and C; ``extents`` are those of `shape`."""
+        return sum(
+            math.prod(one.shape(*extents)) * one.element(dtype).size_bytes for one in self.inputs
+        )
 
     def output_bytes(self, m: int, n: int, dtype: DType) -> int:
         """Bytes of the second output, 0 where there is none."""
@@ -256,6 +282,7 @@ def _checked(text: str) -> Formula:
         elif not _NAME.fullmatch(one.name) or one.name in (*_TAKEN, "aux"):
             rule = f"{one.name!r} cannot name an input: take a lower-case word such as bias"
             raise _wrong(text, one.name, rule)
+    _check_scales(text, formula)
     num_inputs = MAX_INPUTS - (formula.output is not None)
     if len(axes.keys() - BUILT_IN.keys()) > num_inputs:
         raise mistake(text, 0, f"it reads more than {num_inputs} inputs")
@@ -266,8 +293,9 @@ def _checked(text: str) -> Formula:
         if kind not in known:
             rule = f"unknown type {kind!r}; inputs are {' '.join(sorted(known))}"
             raise _wrong(text, kind, rule, last=True)
-        if axes.get(name) == "" and kind != Element.F32.label:
-            raise _wrong(text, kind, f"{name} is one value, which is f32", last=True)
+        if axes.get(name) in ("", *SCALE_AXES) and kind != Element.F32.label:
+            what = "one value" if axes[name] == "" else "scales of blocks"
+            raise _wrong(text, kind, f"{name} is {what}, which is f32", last=True)
     return formula
 
 
@@ -311,6 +339,21 @@ def _check_output(text: str, formula: Formula) -> None:
         raise mistake(text, 0, f"the expression of C reads neither acc nor {name}")
     if name in reads_with_index(formula.root):
         raise _wrong(text, name, f"{name} is read without an index: its value in FP32", last=True)
+
+
+def _check_scales(text: str, formula: Formula) -> None:
+    """Raise UsageError where scales of blocks are no factors of ``acc`` alone."""
+    scales = [one.name for one in formula.reads if one.axes in SCALE_AXES]
+    if not scales:
+        return
+    trees = [formula.root, *([formula.output[1]] if formula.output else [])]
+    left = [reads for tree in trees for reads in reads_of(without_scales(tree))]
+    if len(scales) != 2 or any(one.name in scales for one in left):
+        index = "] * b[".join(SCALE_AXES)
+        rule = f"scales of blocks are read once, both at once: (acc * a[{index}])"
+        raise _wrong(text, scales[0], rule)
+    if sum(one.name == "acc" for one in left) > 1:
+        raise _wrong(text, "acc", "acc is read once where blocks have scales", last=True)
 
 
 def _wrong(text: str, word: str, rule: str, *, last: bool = False) -> EpilogueError:

@@ -24,6 +24,9 @@ FUNCTIONS = {
 # Indices that an array may have, as they are written.
 AXES = ("m", "n", "m, n", "g", "g, n")
 INDICES = "an index is [m], [n] or [m, n], of groups [g] or [g, n]"
+# Those of an operand's scales: in each 128 of K, of each row of A and of each 128 columns of C.
+BLOCK = 128
+SCALES_OF_A, SCALES_OF_B = SCALE_AXES = (f"k / {BLOCK}, m", f"n / {BLOCK}, k / {BLOCK}")
 # That of a second output.
 OUTPUT_AXES = "m, n"
 # Columns of a product that is twice as wide as C, of which an element of C takes two.
@@ -49,8 +52,8 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A name, and its index as it is written: empty, one of AXES, and of ``acc`` one of HALVES or
-    INTERLEAVED.
+    """A name, and its index as it is written: empty, one of AXES or SCALE_AXES, and of ``acc`` one
+    of HALVES or INTERLEAVED.
     """
 
     name: str
@@ -83,7 +86,7 @@ class Formula:
     def reads(self) -> tuple[Read, ...]:
         """The inputs read beside the second output, each once, in the order of the text."""
         name = self.output[0] if self.output else ""
-        return tuple(one for one in dict.fromkeys(self._all(_reads)) if one.name != name)
+        return tuple(one for one in dict.fromkeys(self._all(reads_of)) if one.name != name)
 
     @property
     def functions(self) -> frozenset[str]:
@@ -154,19 +157,35 @@ def written(
     return text_of(root, _SUM)
 
 
+def without_scales(node: Node) -> Node:
+    """The tree with ``acc`` in place of each ``acc * scale_a[k / 128, m] * scale_b[n / 128,
+    k / 128]``: a kernel multiplies its sums of 128 products by these before it adds them up.
+    """
+    match node:
+        case Apply("*", (Apply("*", (Read("acc", "") as acc, Read(axes=a))), Read(axes=b))) if (
+            a,
+            b,
+        ) == SCALE_AXES:
+            return acc
+        case Apply(op, args):
+            return Apply(op, tuple(without_scales(arg) for arg in args))
+    return node
+
+
 def names_in(node: Node) -> frozenset[str]:
     """All names that a tree reads."""
-    return frozenset(one.name for one in _reads(node))
+    return frozenset(one.name for one in reads_of(node))
 
 
 def reads_with_index(node: Node) -> frozenset[str]:
     """The names that a tree reads with an index."""
-    return frozenset(one.name for one in _reads(node) if one.axes)
+    return frozenset(one.name for one in reads_of(node) if one.axes)
 
 
-def _reads(node: Node) -> list[Read]:
+def reads_of(node: Node) -> list[Read]:
+    """All that a tree reads, in the order of the text."""
     if isinstance(node, Apply):
-        return [one for arg in node.args for one in _reads(arg)]
+        return [one for arg in node.args for one in reads_of(arg)]
     return [node] if isinstance(node, Read) else []
 
 
@@ -340,7 +359,7 @@ class _Parser:
             words.append(self._read().text)
         self._expect("]")
         axes = " ".join(words).replace(" ,", ",")
-        if axes not in (*AXES, *HALVES, *INTERLEAVED):
+        if axes not in (*AXES, *SCALE_AXES, *HALVES, *INTERLEAVED):
             rule = INDICES
             if name.text == "acc":
                 rule = (

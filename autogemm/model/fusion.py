@@ -32,7 +32,7 @@ class Fusion:
 
 def fusion_of(epilogue: Epilogue, dtype: DType) -> Fusion | None:
     """The epilogue as cuBLASLt has it; None where it has none."""
-    if epilogue.num_columns > 1 or epilogue.output is not None:
+    if epilogue.num_columns > 1 or epilogue.output is not None or epilogue.scales:
         return None
     root: Node = epilogue.root
     activation = ""

@@ -150,7 +150,16 @@ class Problem:
             )
         if self.epilogue.output is not None:
             self._check_output(self.epilogue.output)
+        if self.epilogue.scales:
+            self._check_scales()
         object.__setattr__(self, "epilogue", self.epilogue.in_dtype(self.dtype))
+
+    def _check_scales(self) -> None:
+        """Scales of blocks are those of 8-bit floats, of one product."""
+        if self.dtype.ab.size_bytes != 1 or self.dtype.ab.is_integer:
+            raise UsageError(f"scales of blocks are for 8-bit floats, got {self.dtype}")
+        if not (self.batch.is_one and self.groups.is_none):
+            raise UsageError("scales of blocks are for one product: leave out batch and groups")
 
     def _check_output(self, output: EpilogueInput) -> None:
         if not self.batch.is_one:
@@ -314,7 +323,8 @@ class Problem:
         if not (self.groups.is_none or self.divides_k):
             b = self.groups.num_used(self.m)
         inputs = self.used_k * (a * self.used_rows + b * self.n * self.epilogue.num_columns)
-        own = self.epilogue.input_bytes(self.used_rows, self.n, self.dtype, self.groups.count)
+        extents = (self.used_rows, self.n, self.k, self.groups.count)
+        own = self.epilogue.input_bytes(extents, self.dtype)
         own += self.epilogue.output_bytes(self.m, self.n, self.dtype)
         result = c * self.used_rows * self.n * self.dtype.c.size_bytes
         return inputs * self.dtype.ab.size_bytes + result + own

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +21,14 @@ from autogemm.model.elements import (
     used_rows,
 )
 from autogemm.model.epilogue import sum_exponent
+from autogemm.model.formula import BLOCK
 from autogemm.model.kernel import Extra, LaunchPlan
 from autogemm.model.problem import Problem
 from autogemm.reference.fused import Expected, expected_results
 
 Place = tuple[int, ...]
 Doubles = npt.NDArray[np.float64]
+Numbers = TypeVar("Numbers", Floats, Floats | Doubles)
 
 # Elements of padding above which rows are far apart, and those that are looked at then.
 MANY, FEW = 1 << 16, 64
@@ -177,10 +180,12 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A and B as stored, and the old C: [matrices, rows, columns]."""
+    """A and B as stored, and the old C: [matrices, rows, columns]. A and B may be multiplied by
+    scales.
+    """
 
-    a: Floats
-    b: Floats
+    a: Floats | Doubles
+    b: Floats | Doubles
     c: Floats
 
 
@@ -203,12 +208,38 @@ def _fused(
     problem: Problem, given: Given, plan: LaunchPlan, extras: Sequence[Floats], data: Data
 ) -> tuple[Expected, Expected | None]:
     """C with an epilogue, and the second output where there is one."""
-    sums, magnitude = _product(problem.plain_product, given.a, given.b, given.c)
+    scaled = _scaled(problem, given, plan, extras)
+    sums, magnitude = _product(problem.plain_product, scaled.a, scaled.b, given.c)
     steps = 1.0 if problem.dtype.ab.is_integer else 2.0 ** sum_exponent(problem.k)
+    if problem.epilogue.scales:
+        # Scales are multiples of 1/4.
+        steps *= 16
     exact = data is Data.INTEGERS and float(magnitude.max()) * steps < 2**24
     error = np.zeros_like(sums) if exact else _rounding_of_sums(problem, sums, magnitude)
     acc = Bounded(sums, error)
     return expected_results(problem, plan, extras, given.c, acc, is_exact=exact)
+
+
+def _scaled(problem: Problem, given: Given, plan: LaunchPlan, extras: Sequence[Floats]) -> Given:
+    """A and B as stored times the scales of their blocks, where they have some."""
+    if not problem.epilogue.scales:
+        return given
+    values = [one for extra, one in zip(plan.arrays, extras, strict=True) if extra.is_input]
+    arrays = [one for one in problem.epilogue.inputs if one.axes]
+    shape = (problem.m, problem.n, problem.k)
+    of_a, of_b = (
+        own.reshape(one.shape(*shape)).astype(np.float64)
+        for one, own in zip(arrays, values, strict=True)
+        if one.is_scale
+    )
+    for_a = np.repeat(of_a.T, BLOCK, axis=1)[:, : problem.k]
+    for_b = np.repeat(np.repeat(of_b, BLOCK, axis=0), BLOCK, axis=1)[: problem.n, : problem.k]
+    layout = problem.layout
+    return replace(
+        given,
+        a=given.a * _op(for_a, layout.trans_a),
+        b=given.b * _op(for_b, not layout.trans_b),
+    )
 
 
 def _rounding_of_sums(problem: Problem, expected: Doubles, magnitude: Doubles) -> Doubles:
@@ -222,9 +253,11 @@ def _rounding_of_sums(problem: Problem, expected: Doubles, magnitude: Doubles) -
     if element.is_integer:
         return 0.0 * magnitude if problem.dtype.has_exact_sums else 4 * 2.0**-24 * magnitude
     relative = (problem.k + 3) * 2.0**-24
+    # Sums of blocks that have scales are added to others in FP32, two roundings later.
+    in_chain = min(problem.k, BLOCK) if problem.epilogue.scales else problem.k
     if element.size_bytes == 1:
-        steps = -(-problem.k // element.products_per_step)
-        relative += (problem.k + 2 * steps) * 2.0**-element.accum_fraction_bits
+        steps = -(-in_chain // element.products_per_step)
+        relative += (in_chain + 2 * steps) * 2.0**-element.accum_fraction_bits
     return np.where(np.isfinite(expected), relative * magnitude, 0.0)
 
 
@@ -302,11 +335,13 @@ def _same_special(got: Doubles, problem: Problem, inputs: Inputs) -> npt.NDArray
     return same
 
 
-def _op(matrix: Floats, is_transposed: bool) -> Floats:
+def _op(matrix: Numbers, is_transposed: bool) -> Numbers:
     return matrix.swapaxes(-1, -2) if is_transposed else matrix
 
 
-def _product(problem: Problem, a: Floats, b: Floats, c: Floats) -> tuple[Doubles, Doubles]:
+def _product(
+    problem: Problem, a: Floats | Doubles, b: Floats | Doubles, c: Floats
+) -> tuple[Doubles, Doubles]:
     """C from float64, and the sum of the sizes of all terms.
 
     A dot product that FP32 cannot hold is infinite, whatever alpha makes of it.

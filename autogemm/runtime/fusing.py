@@ -58,7 +58,7 @@ def _require_apart(
 
 def _address(library: Library, problem: Problem, one: EpilogueInput, array: Any) -> int:
     memory = library.memory(array)
-    shape = one.shape(problem.m, problem.n, problem.groups.count)
+    shape = one.shape(problem.m, problem.n, problem.k, problem.groups.count)
     if memory.shape != shape:
         raise UsageError(f"{one.label} has the shape {list(shape)}, got {list(memory.shape)}")
     if memory.strides != packed(shape):

@@ -12,6 +12,7 @@ from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.runtime.grouping import Rows, as_int32, multiply, multiply_tn
 from autogemm.runtime.torch_epilogue import result_of
 from autogemm.runtime.torch_operator import LIBRARY, OPS
+from autogemm.support.errors import UsageError
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -79,6 +80,11 @@ def _fused_gradients(ctx: Any, grad: Any) -> tuple[Any, ...]:
         ]
         wide = [one.float() for one in leaves]
         epilogue = Epilogue.parse(ctx.epilogue)
+        if epilogue.scales:
+            raise UsageError(
+                f"there are no gradients of {epilogue}, which has scales of blocks: call it under "
+                "torch.no_grad()"
+            )
         value = result_of(epilogue, wide[0], wide[1:], ctx.numbers, ctx.alpha)
     of_acc, *of_arrays = torch.autograd.grad(
         value, leaves, grad.float(), create_graph=again, allow_unused=True

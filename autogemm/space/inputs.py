@@ -1,13 +1,17 @@
 """Arguments of a problem's kernels beside those of a GEMM."""
 
 from autogemm.model.dtypes import Element
+from autogemm.model.formula import SCALES_OF_A, SCALES_OF_B
 from autogemm.model.problem import Problem
 from autogemm.model.signature import ArgumentType, ProblemType
 from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import ArgumentRule, Family
 
 # The number of elements of an input, by its index.
-_EXTENTS = {"m": "M", "n": "N", "m, n": "M * N", "g": "groups", "g, n": "groups * N"}
+_EXTENTS = {
+    **{"m": "M", "n": "N", "m, n": "M * N", "g": "groups", "g, n": "groups * N"},
+    **{SCALES_OF_A: "ceil_div(K, 128) * M", SCALES_OF_B: "ceil_div(N, 128) * ceil_div(K, 128)"},
+}
 PREFIX = "epilogue_"
 
 
@@ -28,11 +32,11 @@ def epilogue_rules(problem: Problem) -> tuple[ArgumentRule, ...]:
 
 def _input_rule(problem: Problem, index: int) -> ArgumentRule:
     one = problem.epilogue.inputs[index]
-    of_c: ArgumentType = ProblemType.C if one.axes else Element.F32
+    own: ArgumentType = ProblemType.C if one.axes and not one.is_scale else Element.F32
     extent = parse_expression(_EXTENTS[one.axes], one.label) if one.axes else None
     return ArgumentRule(
         name=PREFIX + one.name,
-        type=one.declared or of_c,
+        type=one.declared or own,
         extent=extent,
         neutral=0.75 + 0.5 * index,
         doc=f"{one.label} of the epilogue",

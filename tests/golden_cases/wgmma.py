@@ -2,6 +2,7 @@
 
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from golden_cases.case import GoldenCase, batched, fused, grouped, tensor
 
@@ -33,6 +34,43 @@ CASES = (
         Problem(4096, 4096, 4096, Layout.NT, DType.E4M3),
         {"BN": 128, "WN": 128, "CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "after"}
         | {"STAGES": 6, "PROMOTE": 128},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e4m3_block_scales",
+        Problem(
+            *(4096, 7168, 2048),
+            *(Layout.NT, DType.E4M3),
+            epilogue=Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]"),
+        ),
+        {"BM": 256, "BN": 128, "WM": 128, "WN": 128, "CLUSTER_M": 1, "BOX_M": 16, "C_BUFFERS": 1}
+        | {"GROUP_M": 8, "EPILOGUE": "after", "STAGES": 4, "PROMOTE": 128},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e5m2_block_scales_pingpong",
+        Problem(
+            *(512, 2112, 7168),
+            *(Layout.NT, DType.E5M2_F32),
+            epilogue=Epilogue("relu(acc * sa[k / 128, m] * sb[n / 128, k / 128] + bias[n])"),
+        ),
+        {"BM": 64, "BN": 192, "WM": 64, "WN": 192, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"C_BUFFERS": 1, "GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after", "STAGES": 5}
+        | {"PROMOTE": 128},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e4m3_block_scales_split",
+        Problem(
+            *(16, 7168, 2048),
+            *(Layout.NT, DType.E4M3),
+            epilogue=Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]"),
+        ),
+        {"BM": 64, "BN": 128, "WM": 64, "WN": 128, "CLUSTER_M": 1, "SPLIT_K": 4, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "STAGES": 8, "PROMOTE": 128},
         family="gemm_wgmma",
         least_arch=90,
     ),

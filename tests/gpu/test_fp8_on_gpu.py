@@ -1,15 +1,20 @@
 """8-bit floats on a GPU of compute capability 9.0."""
 
+from dataclasses import replace
+
 import pytest
 
+import autogemm
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Outcome, Status
 from autogemm.space import launch_plan, load_family
+from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 
@@ -29,10 +34,22 @@ def target(target: CudaTarget) -> CudaTarget:
     return target
 
 
-def measured(target: CudaTarget, compiler: Compiler, problem: Problem, promote: int) -> Outcome:
+SCALED = Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]")
+
+
+def measured(
+    target: CudaTarget,
+    compiler: Compiler,
+    problem: Problem,
+    promote: int,
+    edit: tuple[str, str] = ("", ""),
+    **changes: Value,
+) -> Outcome:
     family = load_family("gemm_wgmma")
-    config = family.completed(Config.of("gemm_wgmma", TILE | {"PROMOTE": promote}))
+    config = family.completed(Config.of("gemm_wgmma", TILE | {"PROMOTE": promote} | changes))
     source = render(family, config, problem)
+    assert edit[0] in source.text
+    source = replace(source, text=source.text.replace(*edit)) if edit[0] else source
     compiled = compiler.compile(source, target.device.sm)
     plan = launch_plan(family, config, problem)
     return target.measure(Candidate(source, plan, compiled), None)
@@ -47,6 +64,85 @@ def test_a_kernel_is_right(
     target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
     outcome = measured(target, compiler, problem, promote)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "changes"),
+    [
+        (DType.E4M3, {"BM": 256, "WM": 128}),
+        (DType.E4M3_F32, {"BN": 192, "WN": 192, "C_BUFFERS": 2}),
+        (DType.E4M3_F16, {"CLUSTER_M": 2}),
+        (DType.E4M3, {"SPLIT_K": 4, "BLOCKS": 0, "BM": 64, "STAGES": 6}),
+        (DType.E5M2, {"SCHEDULE": "pingpong", "BM": 64, "BOX_M": 16, "CLUSTER_N": 2}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("size", [(264, 392, 1040), (1, 136, 7168), (4104, 2112, 528)], ids=str)
+def test_a_kernel_with_scales_of_blocks_is_right(
+    target: CudaTarget,
+    compiler: Compiler,
+    dtype: DType,
+    changes: dict[str, Value],
+    size: tuple[int, int, int],
+) -> None:
+    problem = Problem(*size, Layout.NT, dtype, epilogue=SCALED)
+    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
+    outcome = measured(target, compiler, problem, 128, **changes)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("partial[j] * scale.of(i, j)", "partial[j]"),
+        ("scales.load(k_tile + 1)", "scales.load(k_tile)"),
+        ("a[i][j / 2 % 2]", "a[i][1 - j / 2 % 2]"),
+        ("n0 + j * SCALE_COLUMNS, out", "n0 + 128, out"),
+        ("accum[i][j] += p", "if (k_tile + 1 < num_k_tiles) accum[i][j] += p"),
+    ],
+    ids=["forgotten", "block before", "other row", "other columns", "last block"],
+)
+def test_wrong_scales_of_blocks_are_seen(
+    target: CudaTarget, compiler: Compiler, edit: tuple[str, str]
+) -> None:
+    problem = Problem(264, 392, 1040, Layout.NT, DType.E4M3, epilogue=SCALED)
+    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
+    outcome = measured(target, compiler, problem, 128, edit)
+    assert outcome.status is Status.WRONG_RESULT
+
+
+def test_cublas_has_the_same_scales(target: CudaTarget) -> None:
+    """All calls of the baseline are compared with the reference: cuBLASLt reads scales where this
+    project has them.
+    """
+    for dtype in (DType.E4M3, DType.E4M3_F32):
+        problem = Problem(520, 2112, 7168, Layout.NT, dtype, epilogue=SCALED)
+        target.prepare(problem, MeasureOptions(deadline_s=20.0))
+        assert target.baseline_us is not None and target.baseline_us > 0
+        print(f"{problem.label}: {target.baseline_us:.1f} us")
+    with pytest.raises(DeviceError, match="multiple of 4, got 9"):
+        problem = Problem(264, 392, 1040, Layout.NT, DType.E4M3, epilogue=SCALED)
+        target.prepare(problem, MeasureOptions(deadline_s=20.0))
+
+
+def test_gemm_takes_scales_of_blocks(target: CudaTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("AUTOGEMM_DB", "/nonexistent/none.db")
+    assert target.device.arch == 90
+    (m, n, k), cuda = (200, 264, 1040), {"device": "cuda:0"}
+    a, b = (torch.randn(rows, k, **cuda).to(torch.float8_e4m3fn) for rows in (m, n))
+    sa, sb = torch.rand(9, m, **cuda) + 0.5, torch.rand(3, 9, **cuda) + 0.5
+    out = torch.full((m, n), torch.nan, dtype=torch.bfloat16, **cuda)
+    given = {"epilogue": str(SCALED), "sb": sb}
+    autogemm.gemm(a, b.T, out, **given, sa=sa)
+    wide_a = a.double() * sa.double().repeat_interleave(128, 0)[:k].T
+    by_column = sb.double().repeat_interleave(128, 0)[:n].repeat_interleave(128, 1)[:, :k]
+    expected = wide_a @ (b.double() * by_column).T
+    assert float((out.double() - expected).norm() / expected.norm()) < 0.003
+    with pytest.raises(UsageError, match=r"sa\[k / 128, m\] has the shape \[9, 200\], got"):
+        autogemm.gemm(a, b.T, out, **given, sa=sa.T.contiguous())
+    with pytest.raises(UsageError, match="lies column by column"):
+        autogemm.gemm(a, b.T, out, **given, sa=sa.T.contiguous().T)
 
 
 def test_the_accumulation_width_is_the_published_one(

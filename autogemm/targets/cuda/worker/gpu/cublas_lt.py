@@ -4,6 +4,7 @@ import ctypes
 import weakref
 from collections.abc import Callable
 
+from autogemm.model.formula import BLOCK
 from autogemm.model.fusion import Fusion
 from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
@@ -21,6 +22,10 @@ WORKSPACE_BYTES = 64 * 2**20
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
 DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS_POINTER = 3, 4, 7, 8
 DESC_FAST_ACCUM = 25
+DESC_A_SCALE_POINTER, DESC_B_SCALE_POINTER, DESC_A_SCALE_MODE, DESC_B_SCALE_MODE = 17, 18, 31, 32
+# cublasLtMatmulMatrixScale_t: scales of 128 elements along k, all rows side by side, and of
+# 128 x 128 elements, those along k side by side, rows of them a multiple of SCALE_ROWS apart.
+SCALE_VEC128, SCALE_BLK128, SCALE_ROWS = 4, 5, 4
 # cublasLtMatrixLayoutAttribute_t.
 LAYOUT_BATCH_COUNT, LAYOUT_BATCH_STRIDE = 5, 6
 PREF_MAX_WORKSPACE_BYTES, PREF_REDUCTION_SCHEME_MASK = 1, 3
@@ -66,6 +71,8 @@ class CublasLt:
         ``adds_fast`` sums of 8-bit floats stay in the tensor cores, which keep fewer bits.
         """
         plan = _Plan(self._call, problem, reduction, fusion)
+        if problem.epilogue.scales:
+            plan.scale_blocks(problem)
         if adds_fast:
             plan.add_fast()
         found = (HeuristicResult * most)()
@@ -89,6 +96,8 @@ class CublasLt:
         def queue(gemm: Gemm) -> None:
             if gemm.bias:
                 plan.set_bias(gemm.bias)
+            if gemm.scale_a:
+                plan.set_scales(gemm.scale_a, gemm.scale_b)
             alpha, beta = scalars(gemm, plan.dtype)
             self._call(
                 "cublasLtMatmul",
@@ -197,6 +206,29 @@ class _Plan:
     def add_fast(self) -> None:
         """Leave sums of 8-bit floats in the tensor cores, as a kernel does that never promotes."""
         self._set(DESC_FAST_ACCUM, ctypes.c_int8(1))
+
+    def scale_blocks(self, problem: Problem) -> None:
+        """Blocks of A and B have scales. cuBLASLt's A is B, and its B is A. Raises DeviceError for
+        rows of scales that it takes at other places.
+        """
+        along_k = -(-problem.k // BLOCK)
+        if along_k % SCALE_ROWS:
+            raise DeviceError(
+                f"cuBLASLt takes scales of 128 x 128 where K / 128 is a multiple of {SCALE_ROWS}, "
+                f"got {along_k}"
+            )
+        for attribute, mode in (
+            (DESC_A_SCALE_MODE, SCALE_BLK128),
+            (DESC_B_SCALE_MODE, SCALE_VEC128),
+        ):
+            self._set(attribute, ctypes.c_int32(mode))
+        # Any addresses, as with a bias.
+        self.set_scales(1 << 21, 1 << 21)
+
+    def set_scales(self, scale_a: int, scale_b: int) -> None:
+        """Say where scales of blocks of A and B lie."""
+        self._set(DESC_A_SCALE_POINTER, ctypes.c_void_p(scale_b))
+        self._set(DESC_B_SCALE_POINTER, ctypes.c_void_p(scale_a))
 
     def set_bias(self, address: int) -> None:
         """Say where the bias lies."""

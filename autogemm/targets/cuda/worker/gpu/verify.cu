@@ -246,6 +246,20 @@ extern "C" __global__ void widen_tile(double* tile, const void* data, int type, 
     }
 }
 
+// A tile of A or B as stored, times the scales of its blocks of `block_rows` rows and `block_cols`
+// columns; the scale of the block below lies `row_step` elements further on, that of the block on
+// the right `col_step`.
+extern "C" __global__ void scale_tile(double* tile, const float* scales, int64 block_rows,
+                                      int64 row_step, int64 block_cols, int64 col_step, int64 row0,
+                                      int64 col0, int64 rows, int64 cols, int squared) {
+    for (int64 i = first_index(); i < rows * cols; i += stride()) {
+        const int64 row = (row0 + i / cols) / block_rows;
+        const int64 col = (col0 + i % cols) / block_cols;
+        const double scale = scales[row * row_step + col * col_step];
+        tile[i] *= squared ? scale * scale : scale;
+    }
+}
+
 constexpr double UNIT_ROUNDOFF = 0x1p-24;
 
 // The expected square of an element's error: that of its sum, and one rounding each of alpha times

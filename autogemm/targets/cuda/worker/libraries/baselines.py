@@ -28,7 +28,7 @@ from autogemm.targets.cuda.messages import KnownCalls
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu.cublas_lt import ANY_REDUCTION, FP32_REDUCTION, CublasLt
 from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
-from autogemm.targets.cuda.worker.libraries.fused import Step, fused, pointwise
+from autogemm.targets.cuda.worker.libraries.fused import Step, behind, fused
 from autogemm.targets.cuda.worker.libraries.grouped import grouped
 from autogemm.targets.cuda.worker.libraries.looped import looped
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
@@ -78,7 +78,7 @@ class Baseline:
     @property
     def rounds_sums(self) -> bool:
         """Whether sums may be rounded to C's type before an epilogue."""
-        return self.step is not None
+        return self.step is not None and self.step.rounds_sums
 
     def queue(self, inputs: InputSet) -> None:
         """Put one GEMM on the stream."""
@@ -175,7 +175,7 @@ class _Library:
     def __init__(self, prepared: PreparedProblem, cublas: Cublas) -> None:
         self._prepared_problem, self._cublas = prepared, cublas
         self.left_out: list[Call] = []
-        self._pointwise = self._behind()
+        self._behind = self._step()
         self._lt: CublasLt | None = None
         try:
             self._lt = CublasLt(prepared.gpu)
@@ -252,7 +252,8 @@ class _Library:
         if self._lt is None:
             return []
         ways = {"": False}
-        if problem.dtype.ab.accum_fraction_bits < Element.F32.accum_fraction_bits:
+        has_few_bits = problem.dtype.ab.accum_fraction_bits < Element.F32.accum_fraction_bits
+        if has_few_bits and not problem.epilogue.scales:
             ways[" (fast accumulation)"] = True
         return [
             (f"cuBLASLt proposal {number}{way}", call)
@@ -290,12 +291,12 @@ class _Library:
         longest = max(by_rows.values(), key=len, default=[])
         return [(name, partial(queue, number)) for number, (name, _) in enumerate(longest)]
 
-    def _behind(self) -> Step | None:
-        """The pointwise kernel of an epilogue, None for the plain GEMM."""
+    def _step(self) -> Step | None:
+        """What follows the product with an epilogue, None for the plain GEMM."""
         prepared = self._prepared_problem
         if prepared.fused is None:
             return None
-        return pointwise(prepared.problem, prepared.fused, prepared.gpu)
+        return behind(prepared.problem, prepared.fused, prepared.gpu)
 
     def _fused_proposals(self) -> list[Baseline]:
         """cuBLASLt's proposals with its own epilogue, where it has the problem's."""
@@ -332,9 +333,9 @@ class _Library:
 
     def _named(self, name: str, call: Callable[[Gemm], None]) -> Baseline:
         prepared = self._prepared_problem
-        behind = " + pointwise kernel" if self._pointwise is not None else ""
-        address = prepared.result.address
-        return Baseline(name + behind, call, prepared.problem, address, self._pointwise)
+        step = self._behind
+        more = " + pointwise kernel" if step is not None and step.rounds_sums else ""
+        return Baseline(name + more, call, prepared.problem, prepared.result.address, step)
 
 
 class Selection:

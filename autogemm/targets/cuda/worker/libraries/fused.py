@@ -22,9 +22,32 @@ VECTOR_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The work of a call for a problem with an epilogue besides the product."""
+    """The work of a call for a problem with an epilogue besides the product. ``rounds_sums``:
+    whether sums may be rounded to C's type before an epilogue.
+    """
 
     queue: Callable[[Callable[[Gemm], None], Gemm, InputSet], None]
+    rounds_sums: bool = True
+
+
+def behind(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
+    """What follows the product: nothing where it has all scales, and the epilogue has no more."""
+    if not problem.epilogue.scales:
+        return pointwise(problem, helpers, gpu)
+    of_a, of_b = (EPILOGUE_PREFIX + one.name for one in problem.epilogue.scales)
+    rest = None
+    if not problem.epilogue.is_scaled_product:
+        rest = pointwise(problem, helpers, gpu)
+
+    def queue(call: Callable[[Gemm], None], gemm: Gemm, inputs: InputSet) -> None:
+        places = inputs.extras
+        gemm = replace(gemm, scale_a=places[of_a].address, scale_b=places[of_b].address)
+        if rest is None:
+            call(replace(gemm, alpha=1.0, beta=0.0))
+        else:
+            rest.queue(call, gemm, inputs)
+
+    return Step(queue, rounds_sums=rest is not None)
 
 
 def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:

@@ -145,7 +145,8 @@ class InputSet:
         self.beta = exact_scalar(beta, 0.5) if replaces else beta
         scales = integers and not is_plain and not problem.dtype.ab.is_integer
         self._shift = -sum_exponent(problem.k) if scales else 0
-        dtype, shape = problem.dtype, (problem.m, problem.n, problem.groups.count)
+        dtype = problem.dtype
+        shape = (problem.m, problem.n, problem.k, problem.groups.count)
         counts = zip(problem.num_matrices, problem.batch_rows, strict=True)
         of_a, of_b, self._of_c = (Stacking(*one) for one in counts)
         self.a = Matrix(gpu, problem.a_shape, problem.lda, dtype.ab, of_a)
@@ -247,8 +248,8 @@ def input_bytes(problem: Problem) -> int:
     elements = num_elements(rows_a, problem.a_shape[1], problem.lda)
     elements += num_elements(rows_b, problem.b_shape[1], problem.ldb)
     old_c = problem.m * problem.n * problem.num_products if problem.reads_c else 0
-    shape = (problem.m, problem.n, problem.dtype, problem.groups.count)
-    own = problem.epilogue.input_bytes(*shape)
+    extents = (problem.m, problem.n, problem.k, problem.groups.count)
+    own = problem.epilogue.input_bytes(extents, problem.dtype)
     return problem.dtype.ab.size_bytes * elements + problem.dtype.c.size_bytes * old_c + own
 
 

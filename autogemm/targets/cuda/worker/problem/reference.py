@@ -26,6 +26,13 @@ The sums of 8-bit floats have 13 bits of fraction in place of 23, and 32 product
 (`Element.accum_fraction_bits`; decision 0090 has the sources). The bound is that of a kernel that
 never adds them to sums in FP32; ``--max-error`` asks for more.
 
+Where blocks have scales, tensor cores add 128 products, n = 4 steps. What they cut off may have one
+sign within a block, and has the random sign of the block's sum among blocks:
+
+    |error| <= 2^-13 lambda^2 (n + sqrt(33/32 128)) sqrt(sum_k (a_k b_k)^2), whatever K,
+
+of scaled a and b, and lambda^2 u (sqrt(K / 128) + 3) as much for scales and sums in FP32.
+
 Sums of 8-bit integers are exact. In a C of floats one is rounded to FP32 at the end, by at most
 u |sum| <= u sqrt(K) sqrt(sum_k (a_k b_k)^2); in a C of 32-bit integers nothing is.
 
@@ -42,8 +49,9 @@ import numpy as np
 
 from autogemm.model.dtypes import Element
 from autogemm.model.epilogue import Gate
+from autogemm.model.formula import BLOCK
 from autogemm.model.problem import Problem
-from autogemm.space import epilogue_rules
+from autogemm.space import EPILOGUE_PREFIX, epilogue_rules
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu, Helpers, pointer
 from autogemm.targets.cuda.worker.problem.inputs import TILE, InputSet, Matrix
@@ -194,6 +202,8 @@ class Reference:
             b_part = Tile(k, tile.col, depth, tile.cols, product_of_b or tile.group)
             a_ld = self._widen(a_tile, self._inputs.a, a_part, layout.trans_a, squared)
             b_ld = self._widen(b_tile, self._inputs.b, b_part, layout.trans_b, squared)
+            if self._problem.epilogue.scales:
+                self._scale(a_tile, b_tile, a_part, b_part, squared=squared)
             self._cublas.dgemm(
                 Gemm(
                     m=tile.rows,
@@ -222,9 +232,7 @@ class Reference:
         self, target: int, matrix: Matrix, part: Tile, transposed: bool, squared: bool
     ) -> int:
         """A part of op(matrix) as it is stored, in float64; returns its leading dimension."""
-        stored = part
-        if transposed:
-            stored = Tile(part.col, part.row, part.cols, part.rows, part.product)
+        stored = _transposed(part) if transposed else part
         self._gpu.run_helper(
             "widen_tile",
             stored.rows * stored.cols,
@@ -236,6 +244,31 @@ class Reference:
             np.int32(squared),
         )
         return stored.cols
+
+    def _scale(self, a_tile: int, b_tile: int, a: Tile, b: Tile, *, squared: bool) -> None:
+        """Multiply parts of op(A) and op(B), as they are stored, by the scales of their blocks."""
+        problem = self._problem
+        of_a, of_b = problem.epilogue.scales
+        # Extent of a block and distance of its scale to the next: along rows, then along columns.
+        m, k_of_a = (1, 1), (BLOCK, problem.m)
+        n, k_of_b = (BLOCK, -(-problem.k // BLOCK)), (BLOCK, 1)
+        if problem.layout.trans_a:
+            a, m, k_of_a = _transposed(a), k_of_a, m
+        if problem.layout.trans_b:
+            b, k_of_b, n = _transposed(b), n, k_of_b
+        for target, part, scales, steps in (
+            (a_tile, a, of_a, (*m, *k_of_a)),
+            (b_tile, b, of_b, (*k_of_b, *n)),
+        ):
+            self._gpu.run_helper(
+                "scale_tile",
+                part.rows * part.cols,
+                pointer(target),
+                pointer(self._inputs.extras[EPILOGUE_PREFIX + scales.name].address),
+                *map(np.int64, steps),
+                *part.arguments,
+                np.int32(squared),
+            )
 
     def _finish(self, tile: Tile, product: int, squares: int) -> None:
         first, end = self._range_of_k(tile)
@@ -299,6 +332,10 @@ class Reference:
         )
 
 
+def _transposed(part: Tile) -> Tile:
+    return replace(part, row=part.col, col=part.row, rows=part.cols, cols=part.rows)
+
+
 def epilogue_inputs(
     problem: Problem, inputs: InputSet, group: int = 0, first_row: int = 0
 ) -> list[np.uint64 | float]:
@@ -331,5 +368,19 @@ def rounding_allowance(problem: Problem, num_products: int | None = None) -> flo
         return 0.0 if exact else Element.F32.unit_roundoff * math.sqrt(problem.k)
     truncation = 2.0**-element.accum_fraction_bits * math.sqrt(lambda_squared)
     per_step = element.products_per_step
+    if problem.epilogue.scales:
+        return _allowance_of_blocks(problem, lambda_squared)
     at_random = math.sqrt(lambda_squared * (1 + 1 / per_step) * problem.k)
     return truncation * (problem.k / per_step + at_random)
+
+
+def _allowance_of_blocks(problem: Problem, lambda_squared: float) -> float:
+    """As `rounding_allowance`, where blocks of 128 along k have scales and sums of their own."""
+    element = problem.dtype.ab
+    in_block = min(problem.k, BLOCK)
+    num_blocks = -(-problem.k // BLOCK)
+    steps = in_block / element.products_per_step
+    cut_off = 2.0**-element.accum_fraction_bits * (steps + math.sqrt(in_block + steps))
+    # Two factors, and one addition each, in FP32.
+    of_sums = Element.F32.unit_roundoff * (math.sqrt(num_blocks) + 3)
+    return lambda_squared * (cut_off + of_sums)
