@@ -55,7 +55,7 @@ def inputs_of(problem: Problem) -> tuple[Any, Any, dict[str, Any]]:
     is_nt = problem.layout.trans_b
     w = torch.randn(*((columns, problem.k) if is_nt else (problem.k, columns)), **given)
     arrays = {
-        one.name: torch.randn(one.shape(problem.m, problem.n), **given)
+        one.name: torch.randn(one.shape(problem.m, problem.n, problem.k), **given)
         if one.axes
         else torch.tensor(0.5)
         for one in problem.epilogue.inputs
