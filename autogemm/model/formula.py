@@ -23,7 +23,10 @@ FUNCTIONS = {
 }
 # Indices that an array may have, as they are written.
 AXES = ("m", "n", "m, n", "g", "g, n")
-INDICES = "an index is [m], [n] or [m, n], of groups [g] or [g, n]"
+INDICES = (
+    "an index is [m], [n] or [m, n]; for groups [g] or [g, n]; for scales of blocks [k / 128, m] "
+    "and [n / 128, k / 128]"
+)
 # Those of an operand's scales: in each 128 of K, of each row of A and of each 128 columns of C.
 BLOCK = 128
 SCALES_OF_A, SCALES_OF_B = SCALE_AXES = (f"k / {BLOCK}, m", f"n / {BLOCK}, k / {BLOCK}")

@@ -13,6 +13,7 @@ from autogemm.model.batch import Batch
 from autogemm.model.bounded import Bounded, exactly, result_of
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import PLAIN, Epilogue
+from autogemm.model.formula import INDICES
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
 from autogemm.support.errors import EpilogueError, UsageError
@@ -44,7 +45,7 @@ def test_one_text_for_all_ways_to_write_it(text: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     ("text", "column", "rule"),
     [
-        ("relu(acc + bias[k])", 17, "an index is [m], [n] or [m, n], of groups [g] or [g, n]"),
+        ("relu(acc + bias[k])", 17, INDICES),
         ("acc + res[n, m]", 11, "an index is"),
         ("swish(acc)", 1, "'swish' is no function; there are abs clamp"),
         ("acc + sum(acc)", 7, "needs a whole row of C"),
@@ -62,7 +63,7 @@ def test_one_text_for_all_ways_to_write_it(text: str, canonical: str) -> None:
         ("acc[n] * acc[2 * n]", 10, "of two columns acc has the index [n] and [n + N], or"),
         ("acc * acc[n] * acc[n + N]", 16, "of two columns acc has the index"),
         ("acc[m]", 1, "of two columns acc has the index"),
-        ("acc + bias[n + N]", 7, "an index is [m], [n] or [m, n], of groups [g] or [g, n]"),
+        ("acc + bias[n + N]", 7, INDICES),
         ("acc +", 6, "expected a value"),
         ("acc bias", 5, "expected an operator"),
         ("bias[n]", 1, "does not read acc"),
