@@ -17,6 +17,7 @@ from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, load_family
@@ -25,7 +26,9 @@ pytestmark = pytest.mark.compile
 
 WGMMA = load_family("gemm_wgmma")
 EMULATED = load_family("sgemm_emulated_wgmma")
-TYPES = tuple(product((DType.BF16, DType.TF32, DType.F16), Layout))
+TYPES = (*product((DType.BF16, DType.TF32, DType.F16), Layout), (DType.E4M3, Layout.NT))
+SCALES = Epilogue.parse("acc * sa[k / 128, m] * sb[n / 128, k / 128]")
+SCALED = Problem(4096, 4096, 4096, Layout.NT, DType.E4M3, epilogue=SCALES)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +61,9 @@ def problem_for(config: Config, first: int) -> Problem:
         problem = Problem(4096, 4096, 4096, layout, dtype)
         if not broken_constraints(WGMMA, config, problem, find_device("h100")):
             return problem
-    raise AssertionError(f"legal for nothing: {config}")
+    # One that keeps only the sums of a row tile twice, which takes scales of blocks.
+    assert not broken_constraints(WGMMA, config, SCALED, find_device("h100")), "legal for nothing"
+    return SCALED
 
 
 def seeds_as_text() -> Iterator[KernelSource]:

@@ -32,7 +32,7 @@ OTHERS = (
 def test_torch_computes_what_numpy_computes(text: str) -> None:
     epilogue, random = Epilogue(text), np.random.default_rng(1)
     acc = 3.0 * random.standard_normal((M, epilogue.num_columns * N))
-    arrays = [random.standard_normal(one.shape(M, N)) for one in epilogue.inputs if one.axes]
+    arrays = [random.standard_normal(one.shape(M, N, 1)) for one in epilogue.inputs if one.axes]
     numbers = [0.75 for one in epilogue.inputs if not one.axes]
     left, values = iter(arrays), iter(numbers)
     views = {"m": (M, 1), "n": (1, N), "m, n": (M, N)}
