@@ -28,7 +28,7 @@ _BATCH = """\
 // the operand.
 //
 """
-# As it, where groups divide K.
+# The same where groups divide K.
 _DIVIDED = """\
 // Rows of A and B, as stored, belong to groups: {rows}
 // Each group has a product and a C of its own, one behind the other.
@@ -36,7 +36,7 @@ _DIVIDED = """\
 """
 _MASKED_RANGE = "each has K / groups of them, of which the\n// first counts[g] are multiplied."
 _RANGE = "offsets[g] is the first of group g,\n// offsets[g + 1] the one behind its last."
-# As it, where rows belong to groups.
+# The same where rows of A and C belong to groups, masked or not.
 _MASKED_GROUPS = """\
 // Rows of A and C belong to groups, each of which has M / groups of them: the first counts[g] are
 // those of group g. Each group has a B of its own, one behind the other. Other rows are left as

@@ -203,7 +203,7 @@ class Epilogue:
 
     @property
     def scales(self) -> tuple[EpilogueInput, ...]:
-        """Of the inputs the scales of blocks of A, then of B; none where there are none."""
+        """The inputs that are scales of blocks: A's, then B's; none where there are none."""
         return tuple(one for one in self.inputs if one.is_scale)
 
     @property
