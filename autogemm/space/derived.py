@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import product
 
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Extra, Launch, LaunchPlan, TensorMap
-from autogemm.model.problem import Problem
+from autogemm.model.problem import Layout, Problem
 from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.family import (
@@ -237,9 +238,11 @@ def tile_of(family: Family, config: Config, device: Device, dtype: DType) -> Til
         value if isinstance(value := values.get(name), int) else default
         for name, default in zip(TILE_NAMES, DEFAULT_TILE, strict=True)
     )
-    for depth in (count * bk for count in LEAST_K_TILES):
-        if not broken_constraints(family, config, Problem(bm, bn, depth, dtype=dtype), device):
-            return bm, bn, depth
+    # Layout nn tells for all of them, unless the element type is not legal there.
+    for layout, count in product(Layout, LEAST_K_TILES):
+        problem = Problem(bm, bn, count * bk, layout, dtype)
+        if not broken_constraints(family, config, problem, device):
+            return bm, bn, problem.k
     return bm, bn, bk
 
 

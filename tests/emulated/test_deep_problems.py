@@ -36,7 +36,7 @@ def depths(family: Family, config: Config, dtype: DType) -> set[int]:
     return {case.problem.k for case in cases} | {problem.k for problem in few}
 
 
-@pytest.mark.parametrize("dtype", [DType.BF16, DType.TF32])
+@pytest.mark.parametrize("dtype", [DType.BF16, DType.TF32, DType.E4M3])
 @pytest.mark.parametrize("config", WGMMA.seeds, ids=lambda config: config.label)
 def test_some_problems_fill_every_slot_of_a_ring_three_times(config: Config, dtype: DType) -> None:
     large = Problem(4096, 4096, 4096, Layout.NT, dtype)
