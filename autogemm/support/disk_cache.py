@@ -4,6 +4,7 @@ Everything in it can be made again. The least recently used files are deleted fi
 """
 
 import os
+import stat
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -130,10 +131,12 @@ def _delete(entries: Iterator[_Entry]) -> Usage:
 
 
 def _entries(folder: Path, kinds: Collection[str]) -> Iterator[_Entry]:
+    # Other processes make and delete files and folders meanwhile, which os.walk passes over.
     for kind in kinds:
-        for path in sorted((folder / kind).glob("**/*")):
-            with suppress(OSError):
-                facts = path.lstat()
-                if path.is_file() and not path.is_symlink():
-                    # Many systems note a use once a day only.
-                    yield _Entry(path, facts.st_size, max(facts.st_atime, facts.st_mtime))
+        for parent, _, names in os.walk(folder / kind):
+            for path in sorted(Path(parent, name) for name in names):
+                with suppress(OSError):
+                    facts = path.lstat()
+                    if stat.S_ISREG(facts.st_mode):
+                        # Many systems note a use once a day only.
+                        yield _Entry(path, facts.st_size, max(facts.st_atime, facts.st_mtime))

@@ -68,6 +68,24 @@ def test_beyond_the_limit_the_longest_unused_goes_first_and_the_newest_stays(fol
     assert left(folder) == {"new"}
 
 
+def test_a_folder_that_another_process_deletes_meanwhile(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passing = folder / "emulator" / "building"
+    passing.mkdir()
+    listing = os.scandir
+
+    def after_its_end(path: str | Path) -> object:
+        if Path(path) == passing:
+            passing.rmdir()
+        return listing(path)
+
+    monkeypatch.setattr(os, "scandir", after_its_end)
+    disk_cache.set_limit(folder, "2500")
+    assert disk_cache.trim(folder).num_files == 1
+    assert not passing.exists()
+
+
 def test_the_environment_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache("limit", "1kB")
     monkeypatch.setenv("AUTOGEMM_CACHE_LIMIT", "none")
