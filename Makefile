@@ -1,5 +1,5 @@
-# `make tune` sets up and runs the main job; `make test` sets up and runs every check;
-# `make docs` builds the website.
+# `make tune` sets up and runs the main job; `make test` sets up and runs every check, `make thorough`
+# with all cases of tests that otherwise run a sample; `make docs` builds the website.
 # Both work in a fresh clone. PYTHON chooses the interpreter, SIZE the problem.
 
 PYTHON ?= python3
@@ -11,20 +11,20 @@ BIN := $(VENV)/bin
 EXTRA := plot,report$(if $(shell command -v nvidia-smi),$(comma)cuda12)
 TUNE_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRA))
 
-.PHONY: tune test docs mutate clean
+.PHONY: tune test thorough docs mutate clean
 
 tune: $(TUNE_STAMP)
 	$(BIN)/autogemm tune --gpu auto --size $(SIZE)
 	$(BIN)/autogemm export best.cu
 	$(BIN)/autogemm db best
 
-test: $(VENV)/.installed-dev
+test thorough: $(VENV)/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks
 	$(BIN)/clang-format --dry-run --Werror tests/golden/*.cu
-	$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile -rs
+	$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile -rs $(if $(filter thorough,$@),--thorough)
 
 # The website, in build/docs; a broken link is an error.
 docs: $(VENV)/.installed-docs

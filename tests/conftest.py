@@ -1,6 +1,6 @@
 """Tests meet nothing of who runs them: no home folder, no database, no terminal. ``gpu`` tests are
 skipped without a GPU, and say why; ``--update-golden`` rewrites golden files, ``--fuzz COUNT``
-feeds readers more broken files.
+feeds readers more broken files, ``--thorough`` runs all of the cases of which a sample is the rule.
 """
 
 import os
@@ -31,6 +31,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*.cu")
+    parser.addoption("--thorough", action="store_true", help="all cases, not a sample of each kind")
     parser.addoption("--fuzz", type=int, default=0, help="broken files for each reader")
 
 
@@ -64,7 +65,18 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_report_header(config: pytest.Config) -> str:
+    return (
+        "" if config.getoption("--thorough") else "a sample of the many-case tests: not --thorough"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # A case that somebody names is run.
+    if not config.getoption("--thorough") and not any("::" in one for one in config.args):
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu:
         return

@@ -71,15 +71,7 @@ class PlainCompiler:
 
 
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).with_name("cuda_on_cpu")))
-        patch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path_factory.mktemp("built")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def store(simulated: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(simulated_cuda: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """With one benchmark: ours, wrong, not compiling, slow, libraries here and missing."""
     request = BenchRequest(
         named_kernels((*OURS, *LIBRARIES)),
@@ -168,7 +160,7 @@ def test_a_slow_kernel_sits_out_the_later_rounds(store: Store) -> None:
     ],
 )
 def test_a_library_that_breaks_costs_only_itself(
-    simulated: None,
+    simulated_cuda: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     content: str,
@@ -186,7 +178,7 @@ def test_a_library_that_breaks_costs_only_itself(
     assert torch.reason.startswith(reason)
 
 
-def test_verifications_and_rounds_are_told(simulated: None) -> None:
+def test_verifications_and_rounds_are_told(simulated_cuda: None) -> None:
     told: list[object] = []
 
     class Telling(Listener):
@@ -232,7 +224,7 @@ def test_rounds_by_the_time_of_a_sample() -> None:
 
 
 @pytest.fixture
-def run(simulated: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Run":
+def run(simulated_cuda: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Run":
     from autogemm.targets.cuda import devices
 
     monkeypatch.setattr(CudaTarget, "compiler", lambda _: PlainCompiler())

@@ -77,13 +77,9 @@ def candidate(problem: Problem, launch: Launch | None = None, **changes: str) ->
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaTarget]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).with_name("cuda_on_cpu")))
-        patch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path_factory.mktemp("built")))
-        target = CudaTarget()
+def target(simulated_cuda: None) -> Iterator[CudaTarget]:
+    with closing(CudaTarget()) as target:
         yield target
-        target.close()
 
 
 @pytest.fixture
@@ -382,11 +378,9 @@ def test_a_kernel_that_is_wrong_once_in_ten_launches_is_caught_in_the_finals(
 
 
 def test_energy_is_measured_of_contenders_and_in_the_finals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulated_cuda: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("cuda_on_cpu", "nvml_on_cpu"):
-        monkeypatch.syspath_prepend(str(Path(__file__).with_name(name)))
-    monkeypatch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path))
+    monkeypatch.syspath_prepend(str(Path(__file__).with_name("nvml_on_cpu")))
     slow, right = (candidate(PROBLEM, BEFORE=waiting(seconds)) for seconds in (3e-3, 1e-3))
     with closing(CudaTarget()) as target:
         target.prepare(PROBLEM, replace(OPTIONS, objective=Objective.ENERGY))

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 from test_cuda_worker_on_cpu import OPTIONS
@@ -91,13 +91,9 @@ def candidate(
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaTarget]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).with_name("cuda_on_cpu")))
-        patch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path_factory.mktemp("built")))
-        target = CudaTarget()
+def target(simulated_cuda: None) -> Iterator[CudaTarget]:
+    with closing(CudaTarget()) as target:
         yield target
-        target.close()
 
 
 def measured(target: CudaTarget, one: Candidate) -> Outcome:

@@ -44,15 +44,10 @@ class ProfiledCompiler(PlainCompiler):
         return self.submit(source, arch).result()
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("built")
-
-
 @pytest.fixture
-def install(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Install"]:
-    monkeypatch.syspath_prepend(str(Path(__file__).with_name("cuda_on_cpu")))
-    monkeypatch.setenv("CUDA_ON_CPU_FOLDER", str(built))
+def install(
+    simulated_cuda: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator["Install"]:
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
     monkeypatch.setattr(CudaTarget, "compiler", lambda _: ProfiledCompiler())

@@ -51,10 +51,8 @@ fi"""
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Install":
+def install(simulated_cuda: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Install":
     toolkit.program_version.cache_clear()
-    monkeypatch.syspath_prepend(str(Path(__file__).with_name("cuda_on_cpu")))
-    monkeypatch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     return Install(tmp_path / "bin" / "compute-sanitizer")
 

@@ -107,12 +107,9 @@ def candidate(problem: Problem, **changes: str) -> Candidate:
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaTarget]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).with_name("cuda_on_cpu")))
-        patch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path_factory.mktemp("built")))
-        with closing(CudaTarget()) as target:
-            yield target
+def target(simulated_cuda: None) -> Iterator[CudaTarget]:
+    with closing(CudaTarget()) as target:
+        yield target
 
 
 def outcome_of(target: CudaTarget, problem: Problem, **changes: str) -> Outcome:
@@ -241,13 +238,7 @@ def test_without_a_baseline_candidates_are_verified(target: CudaTarget) -> None:
 
 
 @pytest.mark.parametrize("dtype", TENSOR_DTYPES, ids=str)
-def test_what_the_sanitizer_watches_is_checked_too(
-    target: CudaTarget,
-    dtype: DType,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    monkeypatch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path))
+def test_what_the_sanitizer_watches_is_checked_too(target: CudaTarget, dtype: DType) -> None:
     problem = Problem(9, 7, 33, Layout.TN, dtype=dtype, ldc=8, beta=1.0)
     assert run(Job(candidate(problem), problem, 0)) == "right"
     wrong = run(Job(candidate(problem, DEPTH="K - 1"), problem, 0))
