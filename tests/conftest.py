@@ -24,9 +24,10 @@ OF_THE_TERMINAL = (
     "TTY_INTERACTIVE",
 )
 
-# NumPy's threads wait by spinning, which took a tenth of the suite's processor time; tests run in
-# several processes, each of which needs one thread.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Threads of NumPy and PyTorch wait by spinning, which took a tenth of the suite's processor time;
+# tests run in several processes, each of which needs one thread.
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

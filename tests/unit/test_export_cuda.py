@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -225,34 +226,28 @@ def test_json_holds_everything(family: Family) -> None:
     assert hashlib.sha256(content["source"].encode()).hexdigest() == content["kernel_sha256"]
 
 
-# Files for batches and groups have a few lines that a formatter would break otherwise.
-FORMATTED = [
-    *(
-        stored_kernel(load_family(case.family), case.problem, case.config)
-        for case in GOLDEN_CASES
-        if case.problem.batch.is_one and case.problem.groups.is_none
-    ),
-    stored_kernel(load_family("sgemm_simt"), replace(SQUARE, alpha=-1e-30, beta=1 / 3)),
-    *(
-        stored_kernel(
-            load_family("gemm_mma"), Problem(64, 64, 64, dtype=dtype, epilogue=Epilogue(text))
-        )
-        for dtype in (DType.BF16, DType.TF32)
+def formatted_kernels() -> Iterator[StoredKernel]:
+    for case in GOLDEN_CASES:
+        # Files for batches and groups have a few lines that a formatter would break otherwise.
+        if case.problem.batch.is_one and case.problem.groups.is_none:
+            yield stored_kernel(load_family(case.family), case.problem, case.config)
+    yield stored_kernel(load_family("sgemm_simt"), replace(SQUARE, alpha=-1e-30, beta=1 / 3))
+    for dtype in (DType.BF16, DType.TF32):
         for text in (
             "acc * s",
             "acc * alpha + beta * c[m, n] + a_quite_long_name_of_in[n]",
             "gelu_tanh(acc + bias[n]) * scale[m] + 0.5 * rest[m, n] + c[m, n]; bias: f16",
             "clamp(acc * a[n], low, high) + b[m] * d[m, n]",
-        )
-    ),
-]
+        ):
+            problem = Problem(64, 64, 64, dtype=dtype, epilogue=Epilogue(text))
+            yield stored_kernel(load_family("gemm_mma"), problem)
 
 
 def test_exported_files_are_fixed_points_of_clang_format(tmp_path: Path, family: Family) -> None:
     formatter = Path(sys.executable).parent / "clang-format"
     if not formatter.exists():
         pytest.skip("clang-format is not installed in this environment")
-    texts = [exported(kernel, load_family(kernel.source.family)) for kernel in FORMATTED]
+    texts = [exported(kernel, load_family(kernel.source.family)) for kernel in formatted_kernels()]
     # With a workspace. Its kernels are not formatted, but for their closing lines.
     texts.append(exported(stored_kernel(family, SQUARE), family))
     for number, text in enumerate(texts):
