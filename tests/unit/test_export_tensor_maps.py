@@ -10,6 +10,7 @@ from export_samples import stored_kernel
 from handover.edits import wrappers
 from handover.tiles import SMEM_BYTES, TILES
 from hopper import tiny_wgmma
+from sampling import one_in
 from store_samples import H100
 
 from autogemm.codegen.export import Library, Part, Variant, export_cuda, export_library
@@ -186,7 +187,7 @@ SHIPPED: dict[str, tuple[str, dict[str, Value], Problem]] = {
 
 @pytest.mark.compile
 @needs_nvcc
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", one_in(3, SHIPPED))
 def test_the_command_in_the_file_builds_it_without_a_word(tmp_path: Path, name: str) -> None:
     family_name, wanted, problem = SHIPPED[name]
     family = load_family(family_name)

@@ -8,6 +8,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 import pytest
 from test_architecture import SOURCES, imports_of, module_of
@@ -20,6 +21,12 @@ CUPY = {"cupy", "cupy_backends"}
 
 def is_in_worker(module: str) -> bool:
     return module == WORKER or module.startswith(f"{WORKER}.")
+
+
+@cache
+def imported_by(source: str) -> set[str]:
+    """The modules that a source imports, in whichever way."""
+    return {module_of(*one) for one in imports_of(source)} | set(names_called(source))
 
 
 def names_called(source: str) -> Iterator[str]:
@@ -38,10 +45,9 @@ def breaches(modules: Mapping[str, str]) -> list[str]:
     for module, source in modules.items():
         if is_in_worker(module):
             continue
-        imported = {module_of(*one) for one in imports_of(source)} | set(names_called(source))
         found += [
             f"{module} imports {one}"
-            for one in sorted(imported)
+            for one in sorted(imported_by(source))
             if one.partition(".")[0] in CUPY or is_in_worker(one)
         ]
     return found
