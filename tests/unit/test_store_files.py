@@ -18,7 +18,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import Column, MetaData, String, Table, create_engine
 from store_samples import SPEC, fill, new_store, ok, source
 
 import autogemm.store.connection.schema
@@ -48,6 +48,18 @@ def subprocess_running(code: str, *arguments: str) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
+
+
+def older(path: Path, revision: str) -> None:
+    """Make a database, or take one, and bring it back to an earlier schema."""
+    open_store(str(path)).close()
+    config = Config()
+    config.set_main_option("script_location", str(data_folder("db/migrations")))
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+    engine.dispose()
 
 
 def is_whole(path: Path) -> bool:
@@ -93,15 +105,20 @@ def test_a_query_makes_no_database(tmp_path: Path) -> None:
 
 
 def test_models_and_migrations_agree(tmp_path: Path) -> None:
-    open_store(str(tmp_path / "a.db")).close()
+    """A new database is made from the models: one that was migrated from nothing is the same."""
+    config = Config()
+    config.set_main_option("script_location", str(data_folder("db/migrations")))
     engine = create_engine(f"sqlite:///{tmp_path / 'a.db'}")
-    with engine.connect() as connection:
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
         context = MigrationContext.configure(
             connection, opts={"version_table": VERSION_TABLE, "compare_type": True}
         )
         assert compare_metadata(context, Base.metadata) == []
         assert context.get_current_revision() == SCHEMA_REVISION
     engine.dispose()
+    open_store(str(tmp_path / "a.db"), create=False).close()
 
 
 def test_the_revision_in_the_code_is_the_newest_migration() -> None:
@@ -115,15 +132,10 @@ def test_rows_of_the_first_schema_get_what_was_meant(tmp_path: Path) -> None:
         expected = store.trials(1)
         best = store.best()
         finals = store.run(1).finals
-    config = Config()
-    config.set_main_option("script_location", str(data_folder("db/migrations")))
-    engine = create_engine(f"sqlite:///{tmp_path / 'a.db'}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0001")
-        columns = connection.exec_driver_sql("SELECT * FROM runs").keys()
-        assert "fill" not in columns
-    engine.dispose()
+    older(tmp_path / "a.db", "0001")
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(runs)")}
+    assert "objective" not in columns and "fill" not in columns
     with open_store(str(tmp_path / "a.db")) as store:
         again = store.trials(1)
         assert {run.spec.fill for run in store.runs()} == {Fill.UNIFORM}
@@ -139,22 +151,41 @@ def test_migrations_are_found_wherever_the_package_is_installed(
 ) -> None:
     installed = tmp_path / "100% site-packages" / "migrations"
     shutil.copytree(data_folder("db/migrations"), installed)
+    older(tmp_path / "a.db", "0013")
     monkeypatch.setattr(autogemm.store.connection.schema, "data_folder", lambda name: installed)
     with open_store(str(tmp_path / "a.db")) as store:
         assert store.runs() == []
 
 
-def test_a_failed_migration_leaves_an_empty_database(
+def test_a_failed_beginning_leaves_an_empty_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with monkeypatch.context() as patched:
+        # SQLite keeps such names for itself, so the last table cannot be made.
+        version = Table("sqlite_mine", MetaData(), Column("version_num", String))
+        patched.setattr(autogemm.store.connection.schema, "_VERSION", version)
+        with pytest.raises(StoreError):
+            open_store(str(tmp_path / "a.db"))
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+    with open_store(str(tmp_path / "a.db")) as store:
+        assert store.runs() == []
+
+
+def test_a_failed_migration_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older(tmp_path / "a.db", "0012")
     broken = tmp_path / "migrations"
     shutil.copytree(data_folder("db/migrations"), broken)
-    (first,) = (broken / "versions").glob("0001*.py")
-    first.write_text(first.read_text().replace("def downgrade", "    raise OSError\n\n\ndef x"))
+    (last,) = (broken / "versions").glob(f"{SCHEMA_REVISION}*.py")
+    last.write_text(last.read_text().replace("def downgrade", "    raise OSError\n\n\ndef x"))
     with monkeypatch.context() as patched:
         patched.setattr(autogemm.store.connection.schema, "data_folder", lambda name: broken)
         with pytest.raises(OSError):
             open_store(str(tmp_path / "a.db"))
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        assert connection.execute(f"SELECT * FROM {VERSION_TABLE}").fetchall() == [("0012",)]
     with open_store(str(tmp_path / "a.db")) as store:
         assert store.runs() == []
 

@@ -5,7 +5,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    inspect,
+    text,
+)
 
 from autogemm.store.connection.connect import let_readers_go_on, writer
 from autogemm.store.tables.bench_models import BenchRecord
@@ -16,8 +26,16 @@ from autogemm.support.resources import data_folder
 VERSION_TABLE = "autogemm_version"
 
 # The newest file in db/migrations/versions. Kept here so that a database which is up to date, the
-# usual case, opens without importing alembic.
+# usual case, opens without importing alembic, and a new one is made without it.
 SCHEMA_REVISION = "0014"
+
+# As alembic makes it.
+_VERSION = Table(
+    VERSION_TABLE,
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+)
 
 
 def check_schema(engine: Engine, where: str) -> bool:
@@ -87,7 +105,12 @@ def create_schema(engine: Engine, where: str, timeout_s: float) -> None:
         _require_writable(engine)
         return
     let_readers_go_on(engine, timeout_s)
-    _migrate(engine, where)
+    with _changing(engine) as connection:
+        # Another process may have been quicker.
+        if not inspect(connection).has_table(VERSION_TABLE):
+            BenchRecord.metadata.create_all(connection, checkfirst=False)
+            _VERSION.create(connection)
+            connection.execute(_VERSION.insert(), {"version_num": SCHEMA_REVISION})
 
 
 def nothing_there(where: str) -> NotFoundError:
@@ -108,10 +131,12 @@ def _revision(connection: Connection) -> str | None:
 
 
 @contextmanager
-def _without_references(engine: Engine) -> Iterator[Connection]:
-    """A connection on which SQLite lets a table be replaced to which others refer.
+def _changing(engine: Engine) -> Iterator[Connection]:
+    """A transaction in which one process alone makes or changes tables.
 
-    They refer to rows by their ids, which the new table has too.
+    SQLite lets a table be replaced to which others refer: by the ids of rows, which the new table
+    has too. A database has a whole schema or none, and of two processes that open a new one at the
+    same time the second waits, then finds nothing left to do.
     """
     with writer(engine).connect() as connection:
         # By the driver itself: within a transaction SQLite ignores it.
@@ -120,7 +145,12 @@ def _without_references(engine: Engine) -> Iterator[Connection]:
         if is_sqlite:
             driver.execute("PRAGMA foreign_keys = OFF")
         try:
-            yield connection
+            with connection.begin():
+                if engine.dialect.name == "postgresql":
+                    # The counterpart of SQLite's BEGIN IMMEDIATE. The number is arbitrary, but
+                    # always this one.
+                    connection.execute(text("SELECT pg_advisory_xact_lock(7041776)"))
+                yield connection
         finally:
             # Ctrl-C may have closed it already.
             with suppress(sqlite3.ProgrammingError):
@@ -138,16 +168,9 @@ def _migrate(engine: Engine, where: str) -> None:
     folder = str(data_folder("db/migrations")).replace("%", "%%")
     config.set_main_option("script_location", folder)
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    # One transaction: a database has a whole schema or none, and of two processes that open a new
-    # one at the same time the second waits, then finds nothing left to do.
-    with _without_references(engine) as connection, connection.begin():
-        if engine.dialect.name == "postgresql":
-            # The counterpart of SQLite's BEGIN IMMEDIATE. The number is arbitrary, but always this
-            # one.
-            connection.execute(text("SELECT pg_advisory_xact_lock(7041776)"))
-        has_version = VERSION_TABLE in inspect(connection).get_table_names()
-        revision = _revision(connection) if has_version else None
-        if revision is not None and revision not in known:
+    with _changing(engine) as connection:
+        revision = _revision(connection)
+        if revision not in known:
             raise StoreError(
                 f"the database {where} was written by a newer version of autogemm (schema "
                 f"{revision}, known up to {SCHEMA_REVISION}): update autogemm"
