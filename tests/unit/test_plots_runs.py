@@ -134,15 +134,15 @@ def test_importance_is_what_optuna_makes_of_it(count: int, digits: int) -> None:
         tried.append((Config("f", tuple(words.items())), round(cost, digits)))
     study = optuna.create_study()
     ranked = sorted(tried, key=lambda pair: pair[1])
+    choices: dict[str, optuna.distributions.BaseDistribution] = {
+        name: optuna.distributions.CategoricalDistribution(
+            sorted({one[name] for one, _ in tried}, key=str)
+        )
+        for name in sizes
+    }
     for config, cost in ranked[:: 2 if count > 2000 else 1]:
-        params = dict(config)
-        choices: dict[str, optuna.distributions.BaseDistribution] = {
-            name: optuna.distributions.CategoricalDistribution(
-                sorted({one[name] for one, _ in tried}, key=str)
-            )
-            for name in params
-        }
-        study.add_trial(optuna.create_trial(params=params, distributions=choices, value=cost))
+        trial = optuna.create_trial(params=dict(config), distributions=choices, value=cost)
+        study.add_trial(trial)
     expected = optuna.importance.get_param_importances(
         study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
     )
