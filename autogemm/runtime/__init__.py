@@ -1,11 +1,16 @@
 """The package as a library: products of arrays by tuned kernels, tuning, results."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from autogemm.runtime.arrays import packed
 from autogemm.runtime.calling import forget
 from autogemm.runtime.grouped import grouped_gemm, grouped_gemm_tn
 from autogemm.runtime.operands import Strided, call_for
 from autogemm.runtime.products import gemm
-from autogemm.runtime.searching import best, tune
+
+if TYPE_CHECKING:
+    from autogemm.runtime.searching import best, tune
 
 __all__ = [
     "Strided",
@@ -18,3 +23,10 @@ __all__ = [
     "packed",
     "tune",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The tuner is imported where it is used: products of arrays need it for ``tune=`` alone."""
+    if name not in {"best", "tune"}:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("autogemm.runtime.searching"), name)
