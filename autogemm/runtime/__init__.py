@@ -11,6 +11,11 @@ from autogemm.runtime.products import gemm
 
 if TYPE_CHECKING:
     from autogemm.runtime.searching import best, tune
+    from autogemm.runtime.torch_rules import gradient_operands
+
+# The tuner is imported where it is used: products of arrays need it for ``tune=`` alone. Torch is
+# imported for tensors.
+_HOMES = {"best": "searching", "tune": "searching", "gradient_operands": "torch_rules"}
 
 __all__ = [
     "Strided",
@@ -18,6 +23,7 @@ __all__ = [
     "call_for",
     "forget",
     "gemm",
+    "gradient_operands",
     "grouped_gemm",
     "grouped_gemm_tn",
     "packed",
@@ -26,7 +32,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The tuner is imported where it is used: products of arrays need it for ``tune=`` alone."""
-    if name not in {"best", "tune"}:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("autogemm.runtime.searching"), name)
+    return getattr(import_module(f"autogemm.runtime.{_HOMES[name]}"), name)
