@@ -30,12 +30,12 @@ def assembled(  # noqa: PLR0913  # keywords, but for the first three
     *,
     layouts: Sequence[Layout] | None = None,
     dtypes: Sequence[DType] | None = None,
-    epilogue: Epilogue = PLAIN,
+    epilogues: Sequence[Epilogue] = (),
     watch: Watch = lambda kernels, total: kernels,
 ) -> Library:
     """Kernels, rules and findings of each dtype that was tuned on that GPU, of ``dtypes`` if given.
 
-    With an ``epilogue`` there are also those that were tuned with it, where there must be some.
+    With ``epilogues`` there are also those that were tuned with each, where there must be some.
 
     ``layouts`` get kernels, by default those that were tuned; the others have the fallback. A rule
     is learned from the layout with the most results. ``watch`` is given the kernels of a dtype and
@@ -49,17 +49,18 @@ def assembled(  # noqa: PLR0913  # keywords, but for the first three
             for dtype in dtypes or LIBRARY_DTYPES
         )
         found = tuple(part for part in made if part is not None)
-        if not found and with_epilogue == epilogue:
+        is_plain = with_epilogue.is_plain
+        if not found and not (is_plain and epilogues):
             asked = f" for {', '.join(map(str, dtypes))}" if dtypes else ""
-            fused = "" if epilogue.is_plain else f" with the epilogue {epilogue}"
-            option = "" if epilogue.is_plain else f' --epilogue "{epilogue}"'
+            fused = "" if is_plain else f" with the epilogue {with_epilogue}"
+            option = "" if is_plain else f' --epilogue "{with_epilogue}"'
             raise NotFoundError(
                 f"these families have no result{asked}{fused} on {device.name}: "
                 f"autogemm tune --preset mixed --cross{option}"
             )
         return found
 
-    return Library(device, parts(PLAIN), () if epilogue.is_plain else parts(epilogue))
+    return Library(device, parts(PLAIN), tuple(parts(one) for one in epilogues))
 
 
 def _part(  # noqa: PLR0913, PLR0917  # what was tuned, and which of it

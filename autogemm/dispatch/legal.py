@@ -7,7 +7,7 @@ from contextlib import suppress
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
-from autogemm.space import Family, broken_constraints, fitted
+from autogemm.space import Family, fitted, is_legal
 from autogemm.support.errors import UsageError
 
 
@@ -32,9 +32,7 @@ class NearestLegal:
         """Return whether the config itself is legal, as it was measured there."""
         family = self._families.get(config.family)
         with suppress(UsageError):
-            return family is not None and not broken_constraints(
-                family, config, problem, self.device
-            )
+            return family is not None and is_legal(family, config, problem, self.device)
         return False
 
     def knows(self, config: Config) -> bool:

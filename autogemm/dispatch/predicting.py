@@ -6,20 +6,21 @@ worse than its like. What it missed at the nearest tuned sizes is carried over b
 logarithms of sizes, parameters and derived quantities.
 """
 
-import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from autogemm.dispatch.legal import NearestLegal
 from autogemm.dispatch.table import TunedSize
-from autogemm.model.config import Config, Value
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.similarity import distance
-from autogemm.space import Family, derive_values, expected_time
+from autogemm.space import EXPECTED_TIME, Family, derived_columns
 
 # The nearest tuned sizes, of which so many teach and so many offer their winners: what a prediction
 # takes does not grow with the database.
@@ -42,6 +43,9 @@ class Timed:
     log_us: float = math.nan
 
 
+_Place = tuple[Config, Problem]
+
+
 class Predictor:
     """Ranks the winners of tuned sizes at sizes that were not tuned, of families that expect times.
 
@@ -52,7 +56,7 @@ class Predictor:
     def __init__(self, sizes: Sequence[TunedSize], nearest_legal: NearestLegal) -> None:
         self._sizes = sizes
         self._nearest_legal = nearest_legal
-        self._timed = functools.cache(self._looked_up)
+        self._timed: dict[_Place, Timed | None] = {}
 
     def __call__(self, problem: Problem) -> list[Config]:
         """Return the kernels, the fastest first."""
@@ -64,18 +68,22 @@ class Predictor:
         """Return those of these configs, legal there, that a time is expected of, fastest first."""
         near = self._near(problem)
         by_family: dict[str, list[tuple[Config, Timed]]] = {}
-        for config in configs:
-            timed = self._timed(config, problem)
-            if timed is not None:
-                by_family.setdefault(config.family, []).append((config, timed))
+        for (config, _), timed in self._looked_up([(config, problem) for config in configs]):
+            by_family.setdefault(config.family, []).append((config, timed))
+        tuned = [
+            ((config, size.problem), time_us)
+            for size in near
+            for config, time_us in size.times_us.items()
+            if config.family in by_family
+        ]
+        times = dict(tuned)
+        places = self._looked_up([place for place, _ in tuned])
         found: list[tuple[float, Config]] = []
         for family, asked in by_family.items():
             known = [
-                Timed(timed.features, timed.log_expected, math.log2(time_us))
-                for size in near
-                for config, time_us in size.times_us.items()
-                if config.family == family
-                and (timed := self._timed(config, size.problem)) is not None
+                replace(timed, log_us=math.log2(times[place]))
+                for place, timed in places
+                if place[0].family == family
             ]
             predicted = _predicted([timed for _, timed in asked], known)
             found += zip(predicted, (config for config, _ in asked), strict=True)
@@ -90,39 +98,49 @@ class Predictor:
         of_dtype = (size for size in self._sizes if size.problem.dtype is problem.dtype)
         return sorted(of_dtype, key=steps)[:MOST_SIZES]
 
-    def _looked_up(self, config: Config, problem: Problem) -> Timed | None:
-        if not self._nearest_legal.knows(config):
-            return None
-        family = self._nearest_legal.family(config)
-        if not family.expected:
-            return None
-        derived = derive_values(family, config, problem)
-        expected = expected_time(family, config, problem, self._nearest_legal.device, derived)
-        assert expected is not None, "the family expects times"
-        features = _features(family, config, problem, derived)
-        return Timed(features, math.log2(max(expected, 1)))
+    def _looked_up(self, places: Sequence[_Place]) -> list[tuple[_Place, Timed]]:
+        """The places whose family expects times, in their order, with what it expects."""
+        new: dict[str, list[_Place]] = {}
+        for place in dict.fromkeys(places):
+            if place not in self._timed:
+                self._timed[place] = None
+                config, _ = place
+                known = self._nearest_legal.knows(config)
+                if known and self._nearest_legal.family(config).expected:
+                    new.setdefault(config.family, []).append(place)
+        for of_family in new.values():
+            family = self._nearest_legal.family(of_family[0][0])
+            timed = _timed(family, of_family, self._nearest_legal.device)
+            self._timed.update(zip(of_family, timed, strict=True))
+        found = ((place, self._timed[place]) for place in places)
+        return [(place, timed) for place, timed in found if timed is not None]
 
 
-def _features(
-    family: Family, config: Config, problem: Problem, derived: Mapping[str, Value]
-) -> tuple[float, ...]:
-    """Logarithms of sizes, parameters and derived numbers; 0 or 1 for a parameter that is a word.
-
-    The same places for all configs of a family.
+def _timed(family: Family, places: Sequence[_Place], device: Device) -> list[Timed]:
+    """What the family expects. Features are logarithms of sizes, parameters and derived numbers,
+    and 0 or 1 for a parameter that is a word: the same for all configs of a family.
     """
-    numbers: list[float] = [problem.m, problem.n, problem.k]
-    values = family.completed(config).as_dict()
-    words = []
+    given = derived_columns(family, places, device)
+
+    def column(name: str) -> npt.NDArray[Any]:
+        return np.broadcast_to(given[name], len(places))
+
+    words: list[list[float]] = []
+    numbers = [column(name) for name in ("M", "N", "K")]
     for parameter in family.parameters:
-        value = values[parameter.name]
-        if isinstance(value, int):
-            numbers.append(value + 1)
+        if parameter.is_numeric:
+            numbers.append(column(parameter.name) + 1)
         else:
-            words += [float(value == one) for one in parameter.values]
-    for value in derived.values():
-        if isinstance(value, int):
-            numbers.append(value)
-    return (*words, *(math.log2(max(number, 0.5)) for number in numbers))
+            words += [(column(parameter.name) == one).tolist() for one in parameter.values]
+    numbers += [column(name) for name in family.derive if column(name).dtype.kind == "i"]
+    columns = [*words, *(_logs(number, 0.5) for number in numbers)]
+    expected = _logs(column(EXPECTED_TIME), 1.0)
+    rows = zip(*columns, strict=True)
+    return [Timed(tuple(map(float, row)), time) for row, time in zip(rows, expected, strict=True)]
+
+
+def _logs(numbers: npt.NDArray[Any], least: float) -> list[float]:
+    return [math.log2(max(one, least)) for one in numbers.tolist()]
 
 
 def _predicted(asked: Sequence[Timed], known: Sequence[Timed]) -> list[float]:

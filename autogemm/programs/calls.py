@@ -1,5 +1,5 @@
-"""Calls of ``mm``, ``bmm``, ``matmul``, ``@`` and ``addmm`` in a module's forward, by tuned kernels
-where results show these to be faster.
+"""Calls of ``mm``, ``bmm``, ``matmul``, ``@``, ``addmm`` and ``baddbmm`` in a module's forward, by
+tuned kernels where results show these to be faster.
 
 The sizes of such a call are known when it is made. A mode of torch (`TorchFunctionMode`) sees the
 calls of torch's functions while a module's forward runs; it is entered by those modules alone whose
@@ -8,18 +8,19 @@ code names a product.
 
 import dis
 import threading
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from autogemm.model.epilogue import PLAIN
 from autogemm.programs.called_ops import problem_of
 from autogemm.programs.results import Results
-from autogemm.runtime import gemm
+from autogemm.runtime import gemm, gradient_operands
 
 _tensor = torch.Tensor
 _PRODUCTS: Mapping[Any, str] = {
@@ -27,7 +28,10 @@ _PRODUCTS: Mapping[Any, str] = {
     **dict.fromkeys((torch.bmm, _tensor.bmm), "bmm"),
     **dict.fromkeys((torch.matmul, _tensor.matmul, _tensor.__matmul__), "matmul"),
     **dict.fromkeys((torch.addmm, _tensor.addmm), "addmm"),
+    **dict.fromkeys((torch.baddbmm, _tensor.baddbmm), "baddbmm"),
 }
+# Those that add a first argument.
+_ADDING = ("addmm", "baddbmm")
 _NAMES = frozenset(_PRODUCTS.values())
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 BIAS = "acc + bias[n]"
@@ -56,7 +60,7 @@ class Calls:
     def __init__(self, results: Results) -> None:
         self.counts: dict[PatchedCall, int] = {}
         self._results = results
-        self._decided: dict[Hashable, tuple[str, str]] = {}
+        self._decided: dict[Hashable, _Decision] = {}
 
     @contextmanager
     def within(self, name: str) -> Iterator[None]:
@@ -72,35 +76,80 @@ class Calls:
 
     def product(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The product by a kernel; None where torch is to multiply."""
-        tensors = args[-2:]
-        label, why = "", _why_left(function, args, kwargs)
-        if not why:
+        decision = _Decision("", _why_left(function, args, kwargs))
+        if not decision.why:
             tf32 = torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32"
-            key = (function, tf32, *((one.shape, one.stride(), one.dtype) for one in args))
+            factors = tuple(float(kwargs.get(name, 1.0)) for name in ("alpha", "beta"))
+            trained = tuple(torch.is_grad_enabled() and one.requires_grad for one in args)
+            shapes = ((one.shape, one.stride(), one.dtype) for one in args)
+            key = (function, tf32, factors, trained, *shapes)
             known = self._decided.get(key)
             if known is None:
-                known = self._decided[key] = self._decide(function, args, tf32)
-            label, why = known
-        call = PatchedCall(_within.name, function, label, why)
+                known = self._decided[key] = self._decide(function, args, kwargs, trained, tf32)
+            decision = known
+        call = PatchedCall(_within.name, function, decision.label, decision.why)
         self.counts[call] = self.counts.get(call, 0) + 1
-        if why:
+        if decision.why:
             return None
-        return gemm(*tensors, epilogue=BIAS, bias=args[0]) if len(args) > 2 else gemm(*tensors)
+        if decision.is_bias:
+            return gemm(args[1], args[2], epilogue=BIAS, bias=args[0].reshape(-1))
+        if function not in _ADDING:
+            return gemm(args[0], args[1])
+        alpha, beta = factors
+        return gemm(args[1], args[2], alpha=alpha, beta=beta, c=args[0])
 
-    def _decide(self, function: str, args: tuple[Any, ...], tf32: bool) -> tuple[str, str]:
-        """Label of the problem, and why no kernel runs there, empty where one does."""
-        is_batch = function == "bmm" or (function == "matmul" and args[1].dim() > 2)
-        name = "addmm" if function == "addmm" else "bmm" if is_batch else "mm"
-        problem, label, num_launches = problem_of(f"aten::{name}", args, {}, tf32=tf32)
+    def _decide(
+        self,
+        function: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        trained: tuple[bool, ...],
+        tf32: bool,
+    ) -> "_Decision":
+        """``trained`` says of each argument whether its gradient is recorded."""
+        name = "mm" if function == "matmul" else function
+        problem, label, num_launches = problem_of(f"aten::{name}", args, kwargs, tf32=tf32)
         if problem is None:
-            return label, "there are no kernels for it"
+            return _Decision(label, "there are no kernels for it")
+        is_bias = str(problem.epilogue) == BIAS
+        if is_bias and (any(trained) or not args[0].is_contiguous()):
+            # Gradients of an epilogue would multiply once more: the bias is added as a matrix.
+            is_bias = False
+            problem = replace(problem, epilogue=PLAIN, alpha=1.0, beta=1.0)
+            label = problem.label
         if num_launches > 1:
-            return label, "a batch whose matrices do not lie whole rows apart"
-        if function == "addmm" and str(problem.epilogue) != BIAS:
-            return label, "what is added is no bias of one row"
+            return _Decision(label, "a batch whose matrices do not lie whole rows apart")
         if not self._results.is_faster(problem):
-            return label, f"no result is faster than its baseline on {self._results.gpu}"
-        return label, ""
+            return _Decision(label, f"no result is faster than its baseline on {self._results.gpu}")
+        return _Decision(
+            label, self._why_not_trained(args[-2], args[-1], trained[-2:], tf32), is_bias
+        )
+
+    def _why_not_trained(self, a: Any, b: Any, needed: Sequence[bool], tf32: bool) -> str:
+        """Which gradient's product has no result that is faster; empty where none is needed."""
+        shape = (*a.shape[:-1], b.shape[-1])
+        a, b = (
+            torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device="meta")
+            for one in (a, b)
+        )
+        for pair in gradient_operands(a, b, a.new_empty(shape), needed):
+            if pair is None:
+                continue
+            problem, label, num_launches = problem_of("aten::mm", pair, {}, tf32=tf32)
+            if problem is None or num_launches > 1 or not self._results.is_faster(problem):
+                return f"its gradient, {label}, has no result that is faster than its baseline"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """The label of a call's problem, why torch multiplies (empty where a kernel does), and whether
+    what is added is a bias that the kernel's epilogue adds.
+    """
+
+    label: str
+    why: str
+    is_bias: bool = False
 
 
 class _Mode(TorchFunctionMode):  # type: ignore[misc]
@@ -122,8 +171,10 @@ class _Mode(TorchFunctionMode):  # type: ignore[misc]
 
 def _why_left(function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """Why a call is left whatever its sizes are."""
-    if kwargs or len(args) != (3 if function == "addmm" else 2):
-        return "it has other arguments than its matrices"
+    known = {"alpha", "beta"} if function in _ADDING else set()
+    numbers = all(type(one) in (int, float) for one in kwargs.values())
+    if not (kwargs.keys() <= known and numbers and len(args) == (3 if known else 2)):
+        return "it has other arguments than its matrices and factors"
     if any(type(one) not in _PLAIN for one in args):
         return "it is not of plain tensors"
     a, b = args[-2:]
@@ -131,8 +182,8 @@ def _why_left(function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         return "vectors, or batches that are broadcast"
     if torch.is_autocast_enabled(a.device.type):
         return "autocast is on"
-    if torch.is_grad_enabled() and any(one.requires_grad for one in args):
-        return "gradients are recorded"
+    if len({(one.dtype, one.device) for one in args}) > 1:
+        return "its tensors are of several types or devices"
     return ""
 
 

@@ -103,7 +103,7 @@ def patch(
     database that `autogemm.gemm` reads, as of now; with ``catalogue`` those that ship count for
     problems that it does not have.
     With ``calls`` products that modules call themselves (``mm``, ``bmm``, ``matmul``, ``@``,
-    ``addmm`` of a bias) run kernels as well: each size is decided at its first call, and the
+    ``addmm``, ``baddbmm``) run kernels as well: each size is decided at its first call, and the
     summary's ``calls`` say what became of them. Torch's functions take longer on the host within
     such modules.
     Parameters, names and the state dict stay as they are.

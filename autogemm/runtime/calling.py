@@ -11,10 +11,9 @@ from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Problem
 from autogemm.runtime.arrays import LIBRARIES, Library, Memory, library_of, packed
 from autogemm.runtime.fusing import placed_inputs, require_inputs
-from autogemm.runtime.keywords import number, text
+from autogemm.runtime.keywords import DEFAULT_BUDGET_S, number, text
 from autogemm.runtime.operands import Call, Products, Strided, call_for, product_shape
 from autogemm.runtime.plans import Gpu, Plan, as_aligned, gpu
-from autogemm.runtime.searching import DEFAULT_BUDGET_S, tune_on
 from autogemm.space import EPILOGUE_PREFIX
 from autogemm.support.cells import one_line
 from autogemm.support.errors import UsageError
@@ -233,6 +232,8 @@ def plan_of(
 
 
 def _tune(where: Gpu, problem: Problem, tune: bool | float) -> None:
+    from autogemm.runtime.searching import tune_on
+
     tune_on(where.index, problem, _budget_s(tune), allow_emulation=where.emulation)
     where.forget()
 

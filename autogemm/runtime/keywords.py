@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from enum import StrEnum
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from autogemm.model.batch import Batch
 from autogemm.model.config import Value
@@ -15,7 +15,13 @@ from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
-from autogemm.tuning import TuneOptions
+
+# The tuner is imported where one is needed: it brings SciPy and Optuna along.
+if TYPE_CHECKING:
+    from autogemm.tuning import TuneOptions
+
+# What ``tune=True`` searches for.
+DEFAULT_BUDGET_S = 10.0
 
 Size = Problem | str | int | Sequence[int]
 Fix = Mapping[str, Value | Sequence[Value]] | Sequence[str]
@@ -57,11 +63,13 @@ def parsed_dtype(dtype: object) -> DType:
     return dtype if isinstance(dtype, DType) else DType.parse(text("dtype", dtype))
 
 
-def options_of(values: Mapping[str, Any]) -> TuneOptions:
+def options_of(values: Mapping[str, Any]) -> "TuneOptions":
     """Return the options that these keywords make. Raises UsageError for a value of another kind.
 
     Numbers of NumPy become Python's, one family a tuple, choices their enums, ``fix`` its texts.
     """
+    from autogemm.tuning import TuneOptions
+
     given = {
         **values,
         "family": places("family", values["family"]),

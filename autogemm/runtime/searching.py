@@ -29,7 +29,6 @@ from autogemm.support.errors import NotFoundError
 from autogemm.tuning import TuneOptions, TuneResult, open_run
 from autogemm.tuning import tune as run_tuner
 
-DEFAULT_BUDGET_S = 10.0
 # The defaults of the command line.
 _DEFAULT = TuneOptions()
 

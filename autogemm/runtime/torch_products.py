@@ -14,7 +14,7 @@ from autogemm.model.epilogue import Epilogue
 from autogemm.runtime import torch_rules
 from autogemm.runtime.calling import multiply
 from autogemm.runtime.fusing import require_inputs
-from autogemm.runtime.searching import DEFAULT_BUDGET_S
+from autogemm.runtime.keywords import DEFAULT_BUDGET_S
 from autogemm.runtime.torch_epilogue import names_of, output_name, split_inputs
 from autogemm.runtime.torch_operator import OPS, products_of
 from autogemm.support.errors import UsageError

@@ -38,15 +38,26 @@ def _gradients(ctx: Any, grad: Any) -> tuple[Any, ...]:
 def _of_operands(
     a: Any, b: Any, grad: Any, settings: tuple[Any, ...], needed: Sequence[bool]
 ) -> tuple[Any, Any]:
+    of_a, of_b = gradient_operands(a, b, grad, needed)
+    return (
+        None if of_a is None else OPS.gemm(*of_a, *settings).sum_to_size(a.shape),
+        None if of_b is None else OPS.gemm(*of_b, *settings).sum_to_size(b.shape),
+    )
+
+
+def gradient_operands(a: Any, b: Any, grad: Any, needed: Sequence[bool]) -> tuple[Any, Any]:
+    """The two factors of the gradient of ``a @ b`` by ``a``, and those by ``b``, where the result's
+    is ``grad``; None for one that is not needed.
+    """
     of_a, of_b, grad = None, None, _covered(grad)
     if needed[0]:
-        of_a = OPS.gemm(grad, _covered(b.mT), *settings).sum_to_size(a.shape)
+        of_a = (grad, _covered(b.mT))
     if needed[1] and b.dim() == 2:
         # Batches that share b are more rows.
         rows = a.reshape(-1, a.shape[-1])
-        of_b = OPS.gemm(_covered(rows.mT), grad.reshape(-1, grad.shape[-1]), *settings)
+        of_b = (_covered(rows.mT), grad.reshape(-1, grad.shape[-1]))
     elif needed[1]:
-        of_b = OPS.gemm(_covered(a.mT), grad, *settings).sum_to_size(b.shape)
+        of_b = (_covered(a.mT), grad)
     return of_a, of_b
 
 

@@ -9,11 +9,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.model.config import Value
+from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
@@ -31,6 +32,9 @@ MAX_LEGAL = 200_000_000
 MAX_VISITED = 4_000_000_000
 # Keys are int64.
 MAX_RAW = 2**62
+# How far from a config legal ones are looked for, before the whole space is built.
+STEPS = (2, 8)
+MAX_NEAR = 2**50
 ADVICE = "narrow it with --fix NAME=VALUE"
 
 
@@ -48,6 +52,46 @@ def build_space(
     """
     fix = fix or {}
     family = family.on(device)
+    radix = _radix(family, problem, fix)
+    join = _Join(family, problem, device, radix)
+    keys = join.legal_keys()
+    removed = tuple(zip(family.rules, join.removed, strict=True))
+    if not len(keys):
+        constraint, count = max(removed, key=lambda pair: pair[1])
+        raise EmptySpaceError(
+            f"no config of {family.name} is legal for {problem.label} on {device.name}: of "
+            f"{radix.count} configs {count} break '{constraint}'; fix fewer values or choose "
+            "another family, size or GPU"
+        )
+    chosen = {p.name: p.values for p in radix.parameters if p.name in fix}
+    return Space(family, problem, device, chosen, removed, radix, keys)
+
+
+def nearest_config(
+    family: Family,
+    problem: Problem,
+    device: Device,
+    fix: Mapping[str, Sequence[Value]],
+    config: Config,
+) -> Config | None:
+    """The config of `build_space` that its `Space.nearest` has for this one; None without any.
+
+    Only what is near is built, unless nothing there is legal. Raises as `build_space`.
+    """
+    family = family.on(device)
+    radix = _radix(family, problem, fix)
+    join = _Join(family, problem, device, radix)
+    keys = join.legal_keys_near(config)
+    if keys is None:
+        keys = join.legal_keys()
+    if not len(keys):
+        return None
+    space = Space(family, problem, device, {}, (), radix, keys)
+    return space.config(space.nearest(config))
+
+
+def _radix(family: Family, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> Radix:
+    """The family's configs within ``fix``. Raises EmptySpaceError for a problem without kernels."""
     if not family.fits(problem.dtype):
         known = ", ".join(dtype.label for dtype in DType if family.fits(dtype))
         raise EmptySpaceError(
@@ -68,18 +112,7 @@ def build_space(
         raise UsageError(
             f"{family.name} has {radix.count} raw configs, at most {MAX_RAW} can be; {ADVICE}"
         )
-    join = _Join(family, problem, device, radix)
-    keys = join.legal_keys()
-    removed = tuple(zip(family.rules, join.removed, strict=True))
-    if not len(keys):
-        constraint, count = max(removed, key=lambda pair: pair[1])
-        raise EmptySpaceError(
-            f"no config of {family.name} is legal for {problem.label} on {device.name}: of "
-            f"{radix.count} configs {count} break '{constraint}'; fix fewer values or choose "
-            "another family, size or GPU"
-        )
-    chosen = {p.name: p.values for p in radix.parameters if p.name in fix}
-    return Space(family, problem, device, chosen, removed, radix, keys)
+    return radix
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +144,77 @@ class _Join:
         single = [p for p in radix.parameters if len(p.values) == 1]
         self._scalars |= {p.name: p.values[0] for p in single}
 
+    def legal_keys_near(self, config: Config) -> Keys | None:
+        """The key of the legal config nearest to this one, as `Space.nearest` counts steps.
+
+        Empty where no config is legal; None where that takes the whole space to tell.
+        """
+        by_parameters: dict[frozenset[int], list[_Rule]] = {}
+        for rule in self._rules:
+            by_parameters.setdefault(rule.parameters, []).append(rule)
+        no_keys = np.empty(0, dtype=np.int64)
+        with suppress(FamilyError):
+            scalar = by_parameters.pop(frozenset(), [])
+            if not len(self._allowed(np.zeros(1, dtype=np.int64), scalar)):
+                return no_keys
+            # What each parameter may add to a key, and its steps as one more digit, before all.
+            offsets: dict[int, Keys] = {}
+            for position, (size, stride) in enumerate(
+                zip(self._radix.sizes, self._radix.strides, strict=True)
+            ):
+                keys = np.arange(size, dtype=np.int64) * stride
+                keys = self._allowed(keys, by_parameters.pop(frozenset([position]), []))
+                if not len(keys):
+                    return no_keys
+                full = self._family.parameters[position]
+                steps = self._radix.steps(full, position, config)[keys // stride].astype(np.int64)
+                offsets[position] = keys + (steps - steps.min()) * self._radix.count
+            count = self._radix.count
+            for position in offsets.keys() - frozenset().union(*by_parameters):
+                # No rule keeps it from the nearest value.
+                offsets[position] = offsets[position][offsets[position] < count]
+            farthest = sum(int(keys.max()) // count for keys in offsets.values())
+            for most in sorted({min(steps, farthest) for steps in (*STEPS, farthest)}):
+                found = self._within(most, offsets, by_parameters) if count < MAX_NEAR else None
+                if found is not None and (len(found) or most == farthest):
+                    return np.sort(found)[:1] % count
+        return None
+
+    def _within(
+        self, most: int, offsets: Mapping[int, Keys], waiting: Mapping[frozenset[int], list[_Rule]]
+    ) -> Keys | None:
+        """Legal keys of at most so many steps, which are their first digit; None where there are
+        too many partial keys.
+        """
+        keys = np.zeros(1, dtype=np.int64)
+        missing, waiting = set(offsets), dict(waiting)
+        while missing:
+            # The rules that the fewest values complete; then parameters that no rule reads.
+            groups = [group & missing for group in waiting] or [frozenset(missing)]
+            group = min(groups, key=lambda one: math.prod(len(offsets[i]) for i in one))
+            for position in group:
+                keys = (keys[:, np.newaxis] + offsets[position]).ravel()
+                keys = keys[keys < (most + 1) * self._radix.count]
+                if len(keys) > BLOCK_ROWS:
+                    return None
+            missing -= group
+            for done in [one for one in waiting if not one & missing]:
+                keys = self._allowed(keys, waiting.pop(done))
+            if not len(keys):
+                break
+        return keys
+
+    def _allowed(self, keys: Keys, rules: Sequence[_Rule]) -> Keys:
+        """The keys that keep these rules; what they exclude is not counted."""
+        return self._legal(keys, _Step(None, tuple(rules), 0)) if rules else keys
+
     def legal_keys(self) -> Keys:
         """Keys of the legal configs, ascending. Counts ``removed`` on the way."""
         steps = self._steps()
-        blocks: Iterable[Keys] = iter([np.zeros(1, dtype=np.int64)])
+        blocks: Iterable[Keys] = list(self._extended([np.zeros(1, dtype=np.int64)], next(steps)))
+        if not blocks:
+            # The problem and fixed values alone break a rule.
+            return np.empty(0, dtype=np.int64)
         for step in steps:
             blocks = self._extended(blocks, step)
         found: list[Keys] = []
@@ -130,6 +230,7 @@ class _Join:
         keys.sort()
         return keys
 
+    @cached_property
     def _rules(self) -> list[_Rule]:
         positions = {
             p.name: i for i, p in enumerate(self._radix.parameters) if p.name not in self._scalars
@@ -141,7 +242,7 @@ class _Join:
             rules.append(_Rule(i, parameters, derived))
         return rules
 
-    def _steps(self) -> list[_Step]:
+    def _steps(self) -> Iterator[_Step]:
         """The steps, in an order that keeps partial configs few; free parameters come last.
 
         Groups that complete a rule are ranked by (net growth - 1) / cost, as for ordering joins in
@@ -149,8 +250,7 @@ class _Join:
         with g combinations, of which a share s is legal, has the cost g and the net growth s g.
         """
         sizes = self._radix.sizes
-        waiting = self._rules()
-        kept = self._sampled(waiting)
+        waiting = self._rules
         missing = {i for i, size in enumerate(sizes) if size > 1}
 
         def step(parameter: int | None) -> _Step:
@@ -161,20 +261,24 @@ class _Join:
             return _Step(parameter, ready, math.prod(sizes[i] for i in missing))
 
         def rank(group: frozenset[int]) -> float:
-            done = [rule.position for rule in waiting if rule.parameters & missing <= group]
+            done = [
+                rule.position for rule, left in zip(waiting, lacking, strict=True) if left <= group
+            ]
             return float(kept[done].all(axis=0).mean()) - 1 / math.prod(sizes[i] for i in group)
 
-        steps = [step(None)]
+        yield step(None)
+        kept = self._sampled(waiting)
         while waiting:
-            group = min((rule.parameters & missing for rule in waiting), key=rank)
-            steps.extend(step(parameter) for parameter in sorted(group))
-        return steps + [step(parameter) for parameter in sorted(missing)]
+            lacking = [rule.parameters & missing for rule in waiting]
+            group = min(dict.fromkeys(lacking), key=rank)
+            yield from [step(parameter) for parameter in sorted(group)]
+        yield from [step(parameter) for parameter in sorted(missing)]
 
     def _sampled(self, rules: Sequence[_Rule]) -> Mask:
         """Which of some random raw configs keep each rule, of shape [rules, configs]."""
         keys = np.random.default_rng(0).integers(self._radix.count, size=SAMPLE_ROWS)
         given = dict(self._scalars)
-        kept = np.ones((len(rules), SAMPLE_ROWS), dtype=np.bool_)
+        kept = np.ones((len(self._rules), SAMPLE_ROWS), dtype=np.bool_)
         for rule in rules:
             # A rule may divide by what another rule would have excluded: nothing is known then.
             with suppress(FamilyError):

@@ -1,8 +1,10 @@
 """Consequences of one config: derived quantities, broken constraints, launch plan, tile."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
+
+import numpy as np
 
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
@@ -63,6 +65,25 @@ def expected_time(
     return value
 
 
+def derived_columns(
+    family: Family, pairs: Sequence[tuple[Config, Problem]], device: Device
+) -> dict[str, Operand]:
+    """What the family's expressions read and derive of configs, each at its problem, by name: a
+    column with one value for each pair, or the one value of all. With the expected time and what
+    that reads, where the family expects times.
+
+    Raises as `derive_values` and `expected_time`, which give the same of one pair.
+    """
+    rows = [given_values(family, config, problem) for config, problem in pairs]
+    given: dict[str, Operand] = dict(device_values(device))
+    for name, first in rows[0].items():
+        values = [row[name] for row in rows]
+        given[name] = first if values.count(first) == len(values) else np.array(values)
+    for name, expression in (*family.derive.items(), *family.expected.items()):
+        given[name] = expression.evaluate(given)
+    return given
+
+
 def broken_constraints(
     family: Family, config: Config, problem: Problem, device: Device
 ) -> list[str]:
@@ -72,26 +93,39 @@ def broken_constraints(
     not fit); alone it raises FamilyError. Raises UsageError for a config that is none of the
     family's.
     """
-    given = given_values(family, config, problem)
+    return list(_broken(family, config, problem, device))
+
+
+def is_legal(family: Family, config: Config, problem: Problem, device: Device) -> bool:
+    """Whether the config breaks no constraint. Raises as `broken_constraints`."""
+    return next(_broken(family, config, problem, device), None) is None
+
+
+def _broken(family: Family, config: Config, problem: Problem, device: Device) -> Iterator[str]:
+    given = given_values(family, config, problem) | device_values(device)
     if not family.fits(problem.dtype):
         known = ", ".join(dtype.label for dtype in DType if family.fits(dtype))
-        return [f"dtype {problem.dtype}: {family.name} has kernels for {known}"]
+        yield f"dtype {problem.dtype}: {family.name} has kernels for {known}"
+        return
     if not (problem.batch.is_one or family.takes_batches):
-        return [f"batch {problem.batch}: a launch of {family.name} makes one product"]
+        yield f"batch {problem.batch}: a launch of {family.name} makes one product"
+        return
     if reason := family.refuses_groups(problem):
-        return [f"groups {problem.groups}: {reason}"]
-    given.update(device_values(device))
-    broken = []
+        yield f"groups {problem.groups}: {reason}"
+        return
+    is_broken = False
     failure: FamilyError | None = None
     for constraint in family.constraints:
         try:
-            if not family.value_of(constraint.require, given):
-                broken.append(str(constraint))
+            holds = family.value_of(constraint.require, given)
         except FamilyError as error:
             failure = error
-    if failure is not None and not broken:
+            continue
+        if not holds:
+            is_broken = True
+            yield str(constraint)
+    if failure is not None and not is_broken:
         raise failure
-    return broken
 
 
 def broken_rules(
@@ -241,7 +275,7 @@ def tile_of(family: Family, config: Config, device: Device, dtype: DType) -> Til
     # Layout nn tells for all of them, unless the element type is not legal there.
     for layout, count in product(Layout, LEAST_K_TILES):
         problem = Problem(bm, bn, count * bk, layout, dtype)
-        if not broken_constraints(family, config, problem, device):
+        if is_legal(family, config, problem, device):
             return bm, bn, problem.k
     return bm, bn, bk
 

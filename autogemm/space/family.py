@@ -297,6 +297,8 @@ class Family:
         Raises UsageError for a config that is none of the family's, by its names or by the types of
         its values.
         """
+        if self._is_current(config):
+            return config
         defaults = {one.name: one.default for one in self.parameters if one.default is not None}
         values = defaults | self.current(config.as_dict())
         names = [parameter.name for parameter in self.parameters]
@@ -312,6 +314,17 @@ class Family:
                     f"{one.name} is {one.kind}"
                 )
         return Config.of(self.name, {name: values[name] for name in names})
+
+    def _is_current(self, config: Config) -> bool:
+        """Whether `completed` has nothing to change: most configs, which are asked for often."""
+        if config.family != self.name or len(config.values) != len(self.parameters):
+            return False
+        for (name, value), parameter in zip(config, self.parameters, strict=True):
+            renamed = self.renamed.get(name)
+            is_old = renamed is not None and (renamed.to != name or value in renamed.values)
+            if name != parameter.name or is_old or not parameter.is_safe(value):
+                return False
+        return self.retired.keys().isdisjoint(one.name for one in self.parameters)
 
     def declared(self, config: Config) -> Config:
         """The config as `completed` gives it, of which every value is one that the family declares.

@@ -62,6 +62,18 @@ class Radix:
         # The same as %; NumPy divides by a constant far faster than it takes remainders.
         return quotients - quotients // self.sizes[position] * self.sizes[position]
 
+    def steps(self, full: Parameter, position: int, config: Config) -> npt.NDArray[np.int32]:
+        """Distance of each value of the parameter at ``position`` from the config's, both within
+        ``full``, which has the values of the family: steps between two numbers, 1 for two texts.
+        """
+        values, wanted = self.parameters[position].values, config[full.name]
+        if not full.is_numeric:
+            return np.array([value != wanted for value in values], dtype=np.int32)
+        # A value that is not listed, from a config of another GPU, counts as the closest one.
+        assert isinstance(wanted, int)
+        rank = full.values.index(min(full.values, key=lambda value: abs(int(value) - wanted)))
+        return np.array([abs(full.values.index(value) - rank) for value in values], dtype=np.int32)
+
     def values(self, keys: Keys, position: int) -> Column:
         """Values of the parameter at ``position``, for every key."""
         return self.columns[position][self.digits(keys, position)]
@@ -145,7 +157,7 @@ class Space:
         if found is not None:
             return found
         steps = [
-            _steps(full, self.parameters[position].values, config[full.name])
+            self.radix.steps(full, position, config)
             for position, full in enumerate(self.family.parameters)
         ]
         # Keys of equal first digits lie together: a tree, descended nearest digits first.
@@ -263,13 +275,3 @@ class Space:
 
 def _log2(column: Column) -> npt.NDArray[np.float64]:
     return np.asarray(np.log2(np.maximum(column, 0.5)))
-
-
-def _steps(full: Parameter, values: Sequence[Value], wanted: Value) -> npt.NDArray[np.int32]:
-    """Distance of each of ``values`` from the wanted one, both within the family's full list."""
-    if not full.is_numeric:
-        return np.array([value != wanted for value in values], dtype=np.int32)
-    # A value that is not listed, from a config of another GPU, counts as the closest one.
-    assert isinstance(wanted, int)
-    rank = full.values.index(min(full.values, key=lambda value: abs(int(value) - wanted)))
-    return np.array([abs(full.values.index(value) - rank) for value in values], dtype=np.int32)

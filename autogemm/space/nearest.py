@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from autogemm.model.config import Config
 from autogemm.model.groups import Groups
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
-from autogemm.space.build import build_space
-from autogemm.space.derived import broken_constraints, broken_rules
+from autogemm.space.build import nearest_config
+from autogemm.space.derived import broken_rules, is_legal
 from autogemm.space.family import Constraint, Family
 from autogemm.support.errors import EmptySpaceError
 
@@ -38,7 +39,7 @@ def nearest_legal(
     that is none of the family's.
     """
     config = family.completed(config)
-    if not broken_constraints(family, config, problem, device):
+    if is_legal(family, config, problem, device):
         return config
     found = _with_its_tiles(family, config, problem, device)
     if found is None and problem.epilogue.num_columns > 1:
@@ -69,11 +70,9 @@ def _with_its_tiles(
         for rule in family.worth_trying
         if not family.parameters_below(rule.require.names) <= frozenset(KEPT_NAMES)
     )
-    try:
-        space = build_space(replace(family, worth_trying=rules), problem, device, kept)
-    except EmptySpaceError:
-        return None
-    return space.config(space.nearest(config))
+    with suppress(EmptySpaceError):
+        return nearest_config(replace(family, worth_trying=rules), problem, device, kept, config)
+    return None
 
 
 def fitted(family: Family, config: Config, problem: Problem, device: Device) -> Config | None:
@@ -87,12 +86,13 @@ def fitted(family: Family, config: Config, problem: Problem, device: Device) -> 
     if legal is None:
         return None
     whole = _without_edges(legal, problem)
-    usual = broken_rules(family, legal, whole, device) if whole != problem else ()
-    spoiled = [rule for rule in broken_rules(family, legal, problem, device) if rule not in usual]
-    if whole == problem or not spoiled:
+    broken = broken_rules(family, legal, problem, device) if whole != problem else ()
+    usual = broken_rules(family, legal, whole, device) if broken else ()
+    spoiled = [rule for rule in broken if rule not in usual]
+    if not spoiled:
         return legal
     for other in _neighbours(family.on(device), legal, spoiled):
-        if not broken_constraints(family, other, problem, device) and all(
+        if is_legal(family, other, problem, device) and all(
             rule in usual for rule in broken_rules(family, other, problem, device)
         ):
             return other

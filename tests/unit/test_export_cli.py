@@ -141,6 +141,8 @@ def test_an_epilogue_chooses_however_it_is_spaced(folder: Path) -> None:
     assert extract_kernel(export("-").stdout) == source_of(fused, 0).text
     assert extract_kernel(export("--epilogue", "none", "-").stdout) == source_of(SMALL, 3).text
     expect_refusal(export("--epilogue", "acc * 2", "-"), 2, "no result matches")
+    several = export("--epilogue", "acc * 2", "--epilogue", "none", "-")
+    expect_refusal(several, 2, "a kernel has one epilogue: several --epilogue are for --library")
     wrong = export("--epilogue", "relu(acc", "-")
     assert wrong.exit_code == 2
     assert "expected ')'" in wrong.stderr

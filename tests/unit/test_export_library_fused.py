@@ -95,8 +95,8 @@ def fused_part(folder: Path, dtype: DType, epilogue: str) -> Part:
     )
 
 
-def written(folder: Path, *parts: Part) -> dict[str, str]:
-    files = export_library(Library(H100, (), parts), date(2026, 11, 23))
+def written(folder: Path, *fused: tuple[Part, ...]) -> dict[str, str]:
+    files = export_library(Library(H100, (), fused), date(2026, 11, 23))
     for name, text in files.items():
         (folder / name).write_text(as_cpp(text))
     return files
@@ -116,7 +116,7 @@ TEXTS = (
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_self_test_passes_and_finds_a_kernel_that_is_wrong(tmp_path: Path, text: str) -> None:
     parts = [fused_part(tmp_path, dtype, text) for dtype in (DType.F32, DType.BF16)]
-    files = written(tmp_path, *parts)
+    files = written(tmp_path, tuple(parts))
     small = re.sub(r"sizes = \{.*?\n    \};", SIZES, files["selftest_fused.cu"], flags=re.S)
     (tmp_path / "selftest_fused.cu").write_text(as_cpp(small.replace("256u << 20", "1024u")))
     arrays = sum(bool(one.axes) for one in Epilogue(text).arrays)
@@ -142,7 +142,38 @@ def test_the_self_test_passes_and_finds_a_kernel_that_is_wrong(tmp_path: Path, t
     assert "WRONG  f32" not in wrong.output
 
 
+@needs_gpp
+def test_several_epilogues_have_functions_and_self_tests_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    first = fused_part(tmp_path, DType.F32, TEXTS[1])
+    second = fused_part(tmp_path / "second", DType.F32, "relu(acc + bias[n])")
+    files = written(tmp_path, (first,), (second,))
+    alone = written(tmp_path / "second", (first,))
+    # Functions of the first stay as they are.
+    assert alone["fused_f32.cu"] == files["fused_f32.cu"]
+    assert alone["selftest_fused.cu"] == files["selftest_fused.cu"]
+    assert "AUTOGEMM_EPILOGUE_2" not in alone["autogemm_fused.h"]
+    assert '#define AUTOGEMM_EPILOGUE_2 "relu(acc + bias[n])"' in files["autogemm_fused.h"]
+    assert "selftest selftest_fused selftest_fused_2" in files["CMakeLists.txt"]
+    assert "    fused_f32.cu\n    fused_2_f32.cu\n" in files["CMakeLists.txt"]
+    small = re.sub(r"sizes = \{.*?\n    \};", SIZES, files["selftest_fused_2.cu"], flags=re.S)
+    (tmp_path / "selftest_fused_2.cu").write_text(as_cpp(small.replace("256u << 20", "1024u")))
+    (tmp_path / "shim.h").write_text(SHIM_LINES.format(arrays=1, number=3))
+    planted = (tmp_path / "fused_2_f32.cu").read_text()
+    good = "loaded(B[n * ldb + k])"
+    assert planted.count(good) == 1
+    (tmp_path / "planted.cu").write_text(planted.replace(good, f"{BUG} * {good}"))
+    sources = ["shim.h", "fused_f32.cu", "planted.cu", "selftest_fused_2.cu"]
+    program = build(tmp_path / "selftest_fused_2", sources, "-O0")
+    done = run_on_cpu(program)
+    assert (done.code, done.output.splitlines()[-1]) == (0, "0 failed"), done.output
+    wrong = run_on_cpu(program, BUG="1")
+    assert wrong.code == 1
+    assert "WRONG  f32, config 0 nt, any size: " in wrong.output
+
+
 SWIGLU = "silu(acc[n] + bias[n]) * acc[n + N]"
+BIASED = "relu(acc + bias[n])"
 CALLS = """
 #include <autogemm_fused.h>
 #include <stdio.h>
@@ -173,13 +204,14 @@ def export(folder: Path, *arguments: str) -> Result:
 
 @pytest.fixture
 def tuned(tmp_path: Path) -> Path:
-    """A database with one result, of a gated epilogue in sgemm_simt."""
+    """A database with results of two epilogues in sgemm_simt, of which one is gated."""
     family = load_family("sgemm_simt")
-    problem = Problem(4096, 4096, 4096).with_epilogue(Epilogue(SWIGLU))
-    config = nearest_legal(family, family.seeds[0], problem, H100)
-    assert config is not None
     with open_store(str(tmp_path / "a.db")) as store:
-        add_run(store, replace(SPEC, problem=problem), render(family, config, problem))
+        for text in (SWIGLU, BIASED):
+            problem = Problem(4096, 4096, 4096).with_epilogue(Epilogue(text))
+            config = nearest_legal(family, family.seeds[0], problem, H100)
+            assert config is not None
+            add_run(store, replace(SPEC, problem=problem), render(family, config, problem))
     return tmp_path
 
 
@@ -204,9 +236,28 @@ def test_the_command_writes_functions_that_take_the_inputs(tuned: Path) -> None:
         assert name in cmake
 
 
+def test_the_command_takes_several_epilogues(tuned: Path) -> None:
+    result = export(tuned, "--epilogue", SWIGLU, "--epilogue", BIASED, "--epilogue", SWIGLU)
+    assert result.exit_code == 0, result.output
+    for text in (SWIGLU, BIASED):
+        assert f"f32, {text}: " in result.output
+    header = (tuned / "out" / "autogemm_fused.h").read_text()
+    assert re.findall(r"#define (AUTOGEMM_EPILOGUE.*)", header) == [
+        f'AUTOGEMM_EPILOGUE "{SWIGLU}"',
+        f'AUTOGEMM_EPILOGUE_2 "{BIASED}"',
+    ]
+    declared = re.findall(r"cudaError_t (\w+)\(", header)
+    assert declared == [f"autogemm_sgemm_fused{one}" for one in ("", "_with", "_2", "_2_with")]
+    assert header.count("op(B) has 2 N columns") == 1
+
+
 def test_what_a_library_with_an_epilogue_lacks_is_said(tuned: Path) -> None:
     for arguments, words in (
         (["--epilogue", "relu(acc)"], "no result with the epilogue relu(acc) on"),
+        (
+            ["--epilogue", SWIGLU, "--epilogue", "relu(acc)"],
+            "no result with the epilogue relu(acc)",
+        ),
         (["--epilogue", SWIGLU, "--dtype", "bf16"], "no result matches"),
         (["--epilogue", SWIGLU, "--format", "torch"], "--format torch has plain products only"),
         (["--batch", "8"], "leave out --batch"),

@@ -13,7 +13,7 @@ from runtime_fakes import FakeCompiler, FakeDriver, HostArray, OtherArray, drive
 import autogemm
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Problem
-from autogemm.runtime import calling, plans
+from autogemm.runtime import calling, plans, searching
 from autogemm.runtime.arrays import LIBRARIES, library_of
 from autogemm.support.errors import UsageError
 
@@ -204,7 +204,7 @@ def test_each_stream_has_a_workspace_and_forget_frees_it(driver: FakeDriver) -> 
 def test_asking_for_tuning_again_and_again_keeps_one_workspace(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calling, "tune_on", lambda *args, **more: None)
+    monkeypatch.setattr(searching, "tune_on", lambda *args, **more: None)
     a, b, out = random(32, 65536), random(65536, 32), empty(32, 32)
     for _ in range(3):
         autogemm.gemm(a, b, out, tune=True)
@@ -294,7 +294,7 @@ def test_tuning_in_place_happens_once(
         autogemm.tune("1024", gpu="recorded", trials=3, db=str(tmp_path / "mine.db"))
 
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "mine.db"))
-    monkeypatch.setattr(calling, "tune_on", tune_on)
+    monkeypatch.setattr(searching, "tune_on", tune_on)
     autogemm.forget()
     a, b, out = random(1024, 1024), random(1024, 1024), empty(1024, 1024)
     autogemm.gemm(a, b, out)
@@ -311,10 +311,18 @@ def test_tuning_in_place_happens_once(
     assert asked[1:] == [(0, "1024x64x1024 nn f32", 2.5)]
 
 
-def test_importing_the_package_imports_nothing_heavy() -> None:
-    program = "import sys, autogemm; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("used", "heavy"),
+    [
+        ("autogemm", {"numpy", "sqlalchemy", "optuna", "scipy", "cupy", "torch"}),
+        # The tuner is for tune= alone.
+        ("autogemm.gemm", {"optuna", "scipy", "cupy", "torch"}),
+    ],
+)
+def test_what_is_not_used_is_not_imported(used: str, heavy: set[str]) -> None:
+    program = f"import sys, autogemm; {used}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert not {"numpy", "sqlalchemy", "optuna", "cupy", "torch"} & set(done.stdout.split())
+    assert not heavy & set(done.stdout.split())
     assert {"gemm", "tune", "best", "forget"} <= set(autogemm.__all__)

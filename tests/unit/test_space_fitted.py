@@ -1,12 +1,30 @@
 """A kernel tuned without edges, at a problem that has some."""
 
+from contextlib import suppress
+from itertools import product
+
+import numpy as np
 import pytest
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
-from autogemm.space import broken_constraints, default_families, fitted, load_family, nearest_legal
+from autogemm.space import (
+    EXPECTED_TIME,
+    broken_constraints,
+    build_space,
+    default_families,
+    derive_values,
+    derived_columns,
+    expected_time,
+    fitted,
+    load_family,
+    nearest_legal,
+)
+from autogemm.space.build import nearest_config
+from autogemm.support.errors import EmptySpaceError
 
 H100 = find_device("h100")
 SIMT = load_family("sgemm_simt")
@@ -60,3 +78,43 @@ def test_a_gated_problem_takes_seeds_with_half_of_the_columns() -> None:
     # 6 columns for each thread are none of the family's values.
     twelve = next(seed for seed in SIMT.seeds if seed["TN"] == 12 and seed["TM"] == 12)
     assert nearest_legal(SIMT, twelve, problem, H100) is None
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(1000, 1304, 776),
+        Problem(1000, 77, 775, Layout.TT),
+        # Seeds are more than the first few steps from what is legal here.
+        Problem(40, 8, 3000, Layout.NT, lda=3001),
+        Problem(512, 256, 256, dtype=DType.BF16),
+        Problem(512, 256, 256, dtype=DType.I8),
+    ],
+    ids=lambda problem: problem.label,
+)
+@pytest.mark.parametrize("name", ["sgemm_simt", "sgemm_skinny", "gemm_mma", "gemm_wgmma"])
+def test_the_nearest_config_is_that_of_the_whole_space(name: str, problem: Problem) -> None:
+    family = load_family(name)
+    for seed in family.seeds[::9]:
+        fix = {one: (value,) for one, value in seed if one in ("BM", "BN", "BK", "STAGES", "WM")}
+        try:
+            space = build_space(family, problem, H100, fix)
+            expected = space.config(space.nearest(seed))
+        except EmptySpaceError:
+            expected = None
+        found = None
+        with suppress(EmptySpaceError):
+            found = nearest_config(family, problem, H100, fix, seed)
+        assert found == expected
+
+
+def test_columns_of_derived_quantities_are_those_of_each_pair() -> None:
+    pairs = [
+        (seed, Problem(64 + 8 * i, 77, 300, layout))
+        for i, (seed, layout) in enumerate(product(SIMT.seeds[:5], Layout))
+    ]
+    columns = derived_columns(SIMT, pairs, H100)
+    for row, (config, problem) in enumerate(pairs):
+        derived = derive_values(SIMT, config, problem)
+        derived[EXPECTED_TIME] = expected_time(SIMT, config, problem, H100) or 0
+        assert {name: np.broadcast_to(columns[name], 20)[row] for name in derived} == derived

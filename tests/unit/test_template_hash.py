@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jinja2.meta import find_referenced_templates
 from space_families import write_family
 
 from autogemm.codegen import render
@@ -11,7 +12,7 @@ from autogemm.model.problem import Problem
 from autogemm.space import list_families, load_family
 from autogemm.support.errors import FamilyError
 from autogemm.support.resources import data_folder
-from autogemm.support.templating import texts_of
+from autogemm.support.templating import _referenced, environment, texts_of
 
 # One part by each way, the first of which has a part itself.
 TEMPLATE = """\
@@ -74,6 +75,37 @@ def test_what_is_said_in_comments_is_not_included(folder: Path) -> None:
     text = '{# {% include "parts/unrelated.cu.jinja" %} #}// none\n'
     (folder / "mine.cu.jinja").write_text(text)
     assert set(texts_of(folder / "mine.cu.jinja")) == {"mine.cu.jinja"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{%- include "parts/walk.cu.jinja" %}',
+        '{# it\'s #}{%\n  from\n"parts/walk.cu.jinja" import walk\n%}',
+        '{{ "{# no comment" }}{% import "parts/walk.cu.jinja" as one %}',
+        '{% if 1 %}{% include "parts/walk.cu.jinja" %}{% endif %}',
+    ],
+)
+def test_parts_are_found_however_they_are_named(folder: Path, text: str) -> None:
+    (folder / "mine.cu.jinja").write_text(text)
+    assert "parts/walk.cu.jinja" in texts_of(folder / "mine.cu.jinja")
+
+
+def test_raw_text_names_no_part(folder: Path) -> None:
+    text = '{% raw %}{% include "parts/walk.cu.jinja" %}{% endraw %}'
+    (folder / "mine.cu.jinja").write_text(text)
+    assert set(texts_of(folder / "mine.cu.jinja")) == {"mine.cu.jinja"}
+
+
+def test_every_part_that_ships_is_found_as_by_the_whole_text() -> None:
+    for path in data_folder("templates").rglob("*.jinja"):
+        text = path.read_text()
+        whole = find_referenced_templates(environment().parse(text))
+        assert _referenced(text) == tuple(whole), path
+
+
+def test_tags_without_an_end_take_no_longer() -> None:
+    assert _referenced("{#" * 200_000) == _referenced("{% include " * 100_000) == ()
 
 
 def test_parts_that_include_each_other_are_read_once(folder: Path) -> None:

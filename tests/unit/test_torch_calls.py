@@ -38,6 +38,13 @@ RESULTS = (
     (Problem(6, 8, 16, epilogue=Epilogue(BIAS)), FAST),
     # Faster alone, as a batch not known: not to be taken for each other.
     (Problem(5, 16, 8), FAST),
+    # A bias or a matrix that is added, and the products of gradients.
+    (Problem(6, 8, 16, beta=1.0), FAST),
+    (Problem(6, 16, 8, Layout.NT), FAST),
+    (Problem(16, 8, 6, Layout.TN), FAST),
+    (Problem(6, 16, 8, beta=0.5, batch=Batch(4)), FAST),
+    (Problem(6, 8, 16, Layout.NT, batch=Batch(4)), FAST),
+    (Problem(8, 16, 6, Layout.TN, batch=Batch(4)), SLOW),
 )
 
 
@@ -58,11 +65,11 @@ def helper(a: Any, b: Any) -> Any:
 
 
 class Inner(torch.nn.Module):  # type: ignore[misc]
-    def forward(self, x: Any) -> Any:
-        return self.scores(x)
+    def forward(self, x: Any, y: Any = None) -> Any:
+        return self.scores(x, x if y is None else y)
 
-    def scores(self, x: Any) -> Any:
-        return torch.matmul(x, x.transpose(1, 2))
+    def scores(self, x: Any, y: Any) -> Any:
+        return torch.matmul(x, y.transpose(1, 2))
 
 
 class Outer(torch.nn.Module):  # type: ignore[misc]
@@ -164,19 +171,82 @@ def test_calls_that_are_left_say_why(products: StandIn) -> None:
         model(a, b)
     with torch.no_grad():
         model(a, b)
-    model(a, b.requires_grad_())[0].sum().backward()
-    assert b.grad is not None
+    mixed = Inner()
+    mixed_summary = autogemm.patch(mixed, gpu="h100", calls=True)
+    with pytest.raises(RuntimeError, match="scalar type"):
+        mixed(inputs(), inputs().double())
+    assert [one.why for one in mixed_summary.calls] == [
+        "its tensors are of several types or devices"
+    ]
     reasons = {one.why for one in summary.calls}
     assert reasons == {
         "",
-        "it has other arguments than its matrices",
-        "what is added is no bias of one row",
+        "it has other arguments than its matrices and factors",
+        "no result is faster than its baseline on h100",
         "vectors, or batches that are broadcast",
         "there are no kernels for it",
         "autocast is on",
-        "gradients are recorded",
     }
     assert products.problems == ["6x16x8 nn f32 x1"]
+
+
+class Added(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, *given: Any) -> Any:
+        bias, a, b, c, x, w = given
+        return torch.addmm(bias, a, b), torch.baddbmm(c, x, w, beta=0.5)
+
+
+def added_inputs(*needed: bool) -> list[Any]:
+    shapes = ((1, 8), (6, 16), (16, 8), (4, 1, 16), (4, 6, 8), (4, 8, 16))
+    generator = torch.Generator().manual_seed(3)
+    return [
+        torch.randn(shape, generator=generator).requires_grad_(one)
+        for shape, one in zip(shapes, needed, strict=True)
+    ]
+
+
+BATCH = "6x16x8 nn f32 batch=4 x1"
+
+
+@pytest.mark.parametrize(
+    ("needed", "made", "left"),
+    [
+        # The bias is the epilogue's where nothing is differentiated, and a matrix otherwise.
+        ([False] * 6, [f"6x8x16 nn f32 epilogue={BIAS} x1", BATCH], ""),
+        (
+            [True] * 5 + [False],
+            [
+                *("6x8x16 nn f32 x1", BATCH),
+                *("6x8x16 nt f32 batch=4 x1", "6x16x8 nt f32 x1", "16x8x6 tn f32 x1"),
+            ],
+            "",
+        ),
+        (
+            [False] * 5 + [True],
+            [f"6x8x16 nn f32 epilogue={BIAS} x1"],
+            "its gradient, 8x16x6 tn f32 batch=4, has no result that is faster than its baseline",
+        ),
+    ],
+)
+def test_what_is_added_and_gradients(
+    products: StandIn, needed: list[bool], made: list[str], left: str
+) -> None:
+    model = Added()
+    before, after = added_inputs(*needed), added_inputs(*needed)
+    expected = model(*before)
+    summary = autogemm.patch(model, gpu="h100", calls=True)
+    found = model(*after)
+    assert_same(found, expected)
+    for results in (expected, found):
+        for one in results:
+            if one.requires_grad:
+                one.sin().sum().backward()
+    for one, other in zip(after, before, strict=True):
+        assert (one.grad is not None) == (other.grad is not None) == one.requires_grad
+        if one.grad is not None:
+            torch.testing.assert_close(one.grad, other.grad)
+    assert sorted(products.problems) == sorted(made)
+    assert [call.why for call in summary.calls] == ["", left]
 
 
 def test_which_modules_name_a_product() -> None:

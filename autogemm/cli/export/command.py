@@ -24,7 +24,10 @@ FORMATS = ("cuda", "cubin", "ptx", "json", "torch")
     ),
     dtype_option(),
     click.option(
-        "--epilogue", metavar="EXPRESSION", help="Tuned with this epilogue; none: plain products."
+        *("--epilogue", "epilogues"),
+        metavar="EXPRESSION",
+        multiple=True,
+        help="Tuned with this epilogue; none: plain products. --library takes several.",
     ),
     click.option("--batch", metavar="COUNT", help="Tuned for so many products; 1: for one."),
     click.option(
@@ -85,7 +88,7 @@ def export(**values: Any) -> None:
       autogemm export --kernel 17 --format ptx kernel.ptx
       autogemm export --library out/ --gpu h100
       autogemm export --library out/ --format torch
-      autogemm export --library out/ --epilogue "gelu(acc + bias[n])"
+      autogemm export --library out/ --epilogue "gelu(acc + bias[n])" --epilogue "relu(acc)"
     """
     from autogemm.cli.export.run import ExportCommand, run
 

@@ -51,6 +51,7 @@ class ExportCommand:
 
     path: str | None
     query: BestQuery
+    epilogues: tuple[str, ...]
     family_key: str | None
     kernel_key: str | None
     file_format: str
@@ -63,6 +64,9 @@ class ExportCommand:
 
 def run(command: ExportCommand) -> None:
     """Write a library or one kernel. Raises UsageError for options that do not fit together."""
+    if command.epilogues:
+        query = replace(command.query, epilogue=command.epilogues[0])
+        command = replace(command, query=query)
     if command.folder is not None:
         _write_library(command, command.folder)
     elif command.path is None or command.file_format == "torch":
@@ -77,6 +81,8 @@ def _write_kernel(command: ExportCommand, path: str) -> None:
             "--kernel names one kernel: leave out --gpu, --size, --layout, --dtype, --epilogue, "
             "--batch, --groups and --run"
         )
+    if len(command.epilogues) > 1:
+        raise UsageError("a kernel has one epilogue: several --epilogue are for --library")
     _names(command)
     if command.prefix is not None and command.file_format != "cuda":
         raise UsageError(f"--prefix names functions of CUDA text: {command.file_format} has none")
@@ -225,8 +231,9 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     if given or command.file_format not in LIBRARY_FORMATS:
         left_out = " ".join(given or [f"--format {command.file_format}"])
         raise UsageError(f"--library covers all sizes: leave out {left_out}")
-    epilogue = query.asked_epilogue or PLAIN
-    if command.file_format == "torch" and not epilogue.is_plain:
+    asked = (replace(query, epilogue=text).asked_epilogue or PLAIN for text in command.epilogues)
+    epilogues = [one for one in dict.fromkeys(asked) if not one.is_plain]
+    if command.file_format == "torch" and epilogues:
         raise UsageError("--format torch has plain products only: leave out --epilogue")
     families = [load_family(command.family_key)] if command.family_key else default_families()
     layouts = [Layout(query.layout)] if query.layout else None
@@ -239,7 +246,7 @@ def _write_library(command: ExportCommand, folder: str) -> None:
         *(runs, families, _device(runs)),
         layouts=layouts,
         dtypes=dtypes,
-        epilogue=epilogue,
+        epilogues=epilogues,
         watch=lambda kernels, total: watched(kernels, total, "kernels"),
     )
     files = export_library(library, datetime.now(UTC).date(), torch=command.file_format == "torch")
@@ -259,7 +266,7 @@ def _write_library(command: ExportCommand, folder: str) -> None:
         require_output(str(place / name), force=command.force, ours=ours[name])
     for name, text in files.items():
         write_output(str(place / name), text.encode(), force=command.force, ours=ours[name])
-    for part in (*library.parts, *library.fused):
+    for part in library.all_parts:
         fused = "" if part.epilogue.is_plain else f", {part.epilogue}"
         say(
             f"{folder}: {part.dtype}{fused}: {len(part.variants)} kernels of "

@@ -1,8 +1,9 @@
 """Many kernels as one small C and C++ library: header, sources, self-test, benchmarks, CMake."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import chain
 
 from autogemm.codegen.export.host import Host
 from autogemm.codegen.export.rules import rule_text
@@ -58,7 +59,6 @@ FILES = (
     *("autogemm.h", "check.h", "selftest.cu"),
     *("CMakeLists.txt", "autogemm-config.cmake.in", "autogemm.pc.in"),
 )
-FUSED_FILES = ("autogemm_fused.h", "selftest_fused.cu")
 TORCH_FILES = ("autogemm_torch.cpp", "autogemm_torch.py")
 # The self-test's reference is slow: tuned sizes are cut down to these extents.
 MOST_TESTED = (384, 384, 1024)
@@ -105,12 +105,17 @@ class Part:
 class Library:
     """The content of a library. A dtype without a part has the fallback alone.
 
-    ``fused`` are parts for one epilogue, each in its canonical text for the part's dtype.
+    ``fused`` has parts for each epilogue, each in its canonical text for the part's dtype.
     """
 
     device: Device
     parts: tuple[Part, ...]
-    fused: tuple[Part, ...] = ()
+    fused: tuple[tuple[Part, ...], ...] = ()
+
+    @property
+    def all_parts(self) -> tuple[Part, ...]:
+        """The parts without an epilogue, then those of each."""
+        return tuple(chain(self.parts, *self.fused))
 
 
 def source_name(dtype: DType) -> str:
@@ -118,9 +123,16 @@ def source_name(dtype: DType) -> str:
     return f"gemm_{_identifier(dtype)}.cu"
 
 
-def fused_name(dtype: DType) -> str:
-    """The file with the kernels of a dtype that compute the library's epilogue."""
-    return f"fused_{_identifier(dtype)}.cu"
+def fused_suffix(number: int) -> str:
+    """What names of the epilogue of that number, from 0, end in: the first keeps its functions
+    when others join it.
+    """
+    return "_fused" if number == 0 else f"_fused_{number + 1}"
+
+
+def fused_name(dtype: DType, number: int = 0) -> str:
+    """The file with the kernels of a dtype that compute the library's epilogue of that number."""
+    return f"{fused_suffix(number)[1:]}_{_identifier(dtype)}.cu"
 
 
 def benchmark_name(dtype: DType) -> str:
@@ -134,8 +146,8 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
     The header, and so the functions, are the same for every library. Raises ExportError for a
     family with arguments of its own.
 
-    With ``library.fused`` there are also a header, sources and a self-test of the functions that
-    compute its epilogue; the other header is the same as ever.
+    With ``library.fused`` there are also a header, sources and self-tests of the functions that
+    compute its epilogues; the other header is the same as ever.
     """
     _require_plain_arguments(library)
     parts = {part.dtype: part for part in library.parts}
@@ -143,11 +155,16 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
     sources = {
         dtype: _source_context(dtype, parts.get(dtype), library.device) for dtype in LIBRARY_DTYPES
     }
-    fused = {
-        part.dtype: _source_context(part.dtype, part, library.device, part.epilogue)
-        for part in library.fused
+    fused = [
+        _epilogue_context(number, parts, library.device)
+        for number, parts in enumerate(library.fused)
+    ]
+    fused_files = {
+        fused_name(part.dtype, number): context
+        for number, (parts, one) in enumerate(zip(library.fused, fused, strict=True))
+        for part, context in zip(parts, one.dtypes, strict=True)
     }
-    contexts = (*sources.values(), *fused.values())
+    contexts = (*sources.values(), *fused_files.values())
     suffixes = [str(one["arch_suffix"]) for each in contexts for one in _variants(each)]
     shared = {
         "first_line": first_line,
@@ -157,11 +174,10 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
         "arch": library.device.arch,
         "suffix": max(suffixes, default=""),
         "dtypes": list(sources.values()),
-        "sources": [*map(source_name, LIBRARY_DTYPES), *map(fused_name, fused)],
+        "sources": [*map(source_name, LIBRARY_DTYPES), *fused_files],
         "headers": ["autogemm.h", *(["autogemm_fused.h"] if fused else [])],
-        "tests": ["selftest", *(["selftest_fused"] if fused else [])],
-        "fused_dtypes": list(fused.values()),
-        "fused_epilogue": str(library.fused[0].epilogue) if fused else "",
+        "tests": ["selftest", *(f"selftest{one.suffix}" for one in fused)],
+        "epilogues": fused,
         "benchmarks": [benchmark_name(dtype).removesuffix(".cu") for dtype in parts],
         "sizes": _tested_sizes(library),
     }
@@ -171,10 +187,12 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
     for part in library.parts:
         own = shared | sources[part.dtype] | _benchmark_context(part)
         files[benchmark_name(part.dtype)] = ("library/benchmark.cu.jinja", own)
-    for dtype, context in fused.items():
-        files[fused_name(dtype)] = ("library/gemm.cu.jinja", shared | context)
-    for name in FUSED_FILES if fused else ():
-        files[name] = (f"library/{name}.jinja", shared)
+    for name, context in fused_files.items():
+        files[name] = ("library/gemm.cu.jinja", shared | context)
+    for one in fused:
+        files["autogemm_fused.h"] = ("library/autogemm_fused.h.jinja", shared)
+        own = shared | {"fused_dtypes": one.dtypes}
+        files[f"selftest{one.suffix}.cu"] = ("library/selftest_fused.cu.jinja", own)
     for name in TORCH_FILES if torch else ():
         files[name] = (f"library/{name}.jinja", shared)
     templates = environment()
@@ -185,8 +203,7 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
 
 
 def _require_plain_arguments(library: Library) -> None:
-    parts = (*library.parts, *library.fused)
-    for variant in (one for part in parts for one in part.variants):
+    for variant in (one for part in library.all_parts for one in part.variants):
         if variant.family.arguments:
             own = " ".join(rule.name for rule in variant.family.arguments)
             raise ExportError(
@@ -198,7 +215,7 @@ def _require_plain_arguments(library: Library) -> None:
 def _provenance(library: Library, first_line: str) -> Iterator[str]:
     device = library.device
     yield from (first_line, "//", *comment("", f"GEMM for {device.name} ({device.sm})."))
-    for part in (*library.parts, *library.fused):
+    for part in library.all_parts:
         yield "//"
         fused = "" if part.epilogue.is_plain else f", {part.epilogue}"
         for finding in part.findings:
@@ -210,13 +227,35 @@ def _tested_sizes(library: Library) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(tuple(map(min, size, MOST_TESTED)) for size in tuned))
 
 
+@dataclass(frozen=True, slots=True)
+class _EpilogueContext:
+    """An epilogue as templates read it: what its names end in, its macro, its text, the contexts of
+    its element types.
+    """
+
+    suffix: str
+    macro: str
+    text: str
+    dtypes: list[dict[str, object]]
+
+
+def _epilogue_context(number: int, parts: Sequence[Part], device: Device) -> _EpilogueContext:
+    suffix = fused_suffix(number)
+    return _EpilogueContext(
+        suffix,
+        "AUTOGEMM_EPILOGUE" + suffix.removeprefix("_fused"),
+        str(parts[0].epilogue),
+        [_source_context(part.dtype, part, device, suffix) for part in parts],
+    )
+
+
 def _source_context(
-    dtype: DType, part: Part | None, device: Device, epilogue: Epilogue = PLAIN
+    dtype: DType, part: Part | None, device: Device, suffix: str = ""
 ) -> dict[str, object]:
     """The values from which the source of a dtype is rendered, and those needed to call its
     functions."""
     names = _library_names(dtype)
-    suffix = "" if epilogue.is_plain else "_fused"
+    epilogue = PLAIN if part is None else part.epilogue
     identifier = _identifier(dtype) + suffix
     variants = (
         [] if part is None else [_variant(identifier, *one) for one in enumerate(part.variants)]
