@@ -75,7 +75,7 @@ def rows_text(rows: Sequence[Row], columns: Sequence[str], form: Form) -> str:
     """Return the rows as JSON (a list of objects) or CSV, in full precision."""
     if form is Form.JSON:
         chosen = [{name: row.get(name) for name in columns} for row in rows]
-        return json.dumps(chosen, indent=2) + "\n"
+        return _indented(chosen) + "\n"
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -83,14 +83,33 @@ def rows_text(rows: Sequence[Row], columns: Sequence[str], form: Form) -> str:
     return buffer.getvalue()
 
 
+def _indented(value: Any, indent: str = "\n") -> str:
+    """Return the text of ``json.dumps(value, indent=2)``, which would write each cell in Python.
+
+    ``indent`` is a line break and the spaces before the value's last line.
+    """
+    if not value or not isinstance(value, dict | list):
+        return json.dumps(value)
+    deeper = indent + "  "
+    is_object = isinstance(value, dict)
+    if not any(isinstance(part, dict | list) for part in (value.values() if is_object else value)):
+        inner = json.dumps(value, separators=("," + deeper, ": "))[1:-1]
+    elif is_object:
+        parts = (f"{json.dumps(name)}: {_indented(part, deeper)}" for name, part in value.items())
+        inner = ("," + deeper).join(parts)
+    else:
+        inner = ("," + deeper).join(_indented(part, deeper) for part in value)
+    opening, closing = "{}" if is_object else "[]"
+    return f"{opening}{deeper}{inner}{indent}{closing}"
+
+
 def print_each(rows: Iterable[Row], columns: Sequence[str], form: Form) -> int:
     """Print what `rows_text` returns, row by row; return how many rows there were."""
     count = 0
     for count, row in enumerate(rows, start=1):
         if form is Form.JSON:
-            # Texts hold no line breaks: JSON writes them as \\n.
-            text = json.dumps({name: row.get(name) for name in columns}, indent=2)
-            piece = ("[\n  " if count == 1 else ",\n  ") + text.replace("\n", "\n  ")
+            text = _indented({name: row.get(name) for name in columns}, "\n  ")
+            piece = ("[\n  " if count == 1 else ",\n  ") + text
         else:
             whole = rows_text([row], columns, form)
             piece = whole if count == 1 else whole.partition("\n")[2]

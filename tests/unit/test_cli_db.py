@@ -145,6 +145,20 @@ def test_trials_are_printed_as_they_are_read(
     assert ("no trials match" in listed.stderr) == (limit == 0)
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {"a": 'quoted " \n é', "b": None, "c": 1e-6, "d": float("inf"), "e": True},
+        {"a": [1.5, 2], "b": {"BM": 64, "names": ["x", {}], "none": []}, "c": [[1], {"d": 2}]},
+    ],
+)
+def test_json_is_indented_as_by_the_standard_library(row: dict[str, object]) -> None:
+    columns = (*row, "missing")
+    wanted = [{**row, "missing": None}] * 2
+    assert rows_text([row, row], columns, Form.JSON) == json.dumps(wanted, indent=2) + "\n"
+
+
 def test_a_row_is_printed_before_the_next_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     printed = []
 

@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,23 @@ def test_columns_are_written_as_values_are(
     by_columns = text(store, wanted, status)
     one_by_one(monkeypatch)
     assert by_columns.splitlines() == text(store, wanted, status).splitlines()
+
+
+def test_moments_are_written_as_python_writes_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = datetime(2026, 1, 2, 3, 4, 5)
+    moments = (first, first.replace(microsecond=1), first.replace(microsecond=120_000))
+    engine = create_engine(store.url)
+    with engine.begin() as connection:
+        for number, moment in enumerate(moments, start=1):
+            row = update(TrialRecord).where(TrialRecord.id == number)
+            connection.execute(row.values(finished_at=moment.replace(tzinfo=UTC)))
+    engine.dispose()
+    by_columns = text(store, Format.CSV)
+    assert ",2026-01-02T03:04:05+00:00," in by_columns
+    one_by_one(monkeypatch)
+    assert by_columns == text(store, Format.CSV)
 
 
 def test_a_server_gives_the_same(store: Store, postgres: PostgresServer) -> None:
