@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from autogemm.cli.prose import folded_line, terminal_width
+from autogemm.cli.prose import folded_line, say, terminal_width
 from autogemm.model.results.columns import HEADS
 from autogemm.support.amounts import ROUNDED, short_count
 from autogemm.support.cells import shown
@@ -21,6 +21,8 @@ Row = Mapping[str, Any]
 
 # Between two columns.
 _GAP = "  "
+# Columns for a value beside its name, however narrow the terminal is.
+_LEAST_VALUE = 20
 # From here on digits are grouped.
 GROUPED = 10_000
 # Columns of numbers that are identifiers, not counts.
@@ -70,7 +72,7 @@ def print_table(
     filled = [name for name in columns if keep_empty or _has_value(rows, name)]
     chosen = [name for name in filled if not short or is_wide() or name in short]
     if title is not None:
-        click.secho(title, italic=True)
+        say(title, italic=True)
     if chosen:
         _print_cells(rows, chosen)
     if len(chosen) < len(filled) and sys.stdout.isatty():
@@ -188,11 +190,14 @@ def _aligned(
 def _print_apart(
     cells: Sequence[Sequence[str]], tones: Sequence[Sequence[str | None]], columns: Sequence[str]
 ) -> None:
-    """Print each row as lines of name and value."""
+    """Print each row as lines of name and value, folded behind the names."""
     broadest = max(map(len, columns))
+    behind = broadest + len(_GAP)
+    width = max((terminal_width() or 0) - behind, _LEAST_VALUE)
     for number, (row, colours) in enumerate(zip(cells, tones, strict=True)):
         if number:
             click.echo()
         for name, value, tone in zip(columns, row, colours, strict=True):
-            text = click.style(value, fg=tone) if tone else value
+            lines = _folded(value, width).replace("\n", "\n" + " " * behind)
+            text = click.style(lines, fg=tone) if tone else lines
             click.echo(f"{click.style(name.ljust(broadest), bold=True)}{_GAP}{text}")

@@ -246,6 +246,24 @@ def test_where_no_folding_helps_each_row_has_lines_of_its_own(
     assert lines[5:7] == ["", "measurement0  two words"]
 
 
+def test_titles_and_values_beside_their_names_are_folded_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    words = "several words that are longer than the rest of the line"
+    columns = ["name", *(f"measurement{i}" for i in range(5))]
+    print_table([{"name": words, **dict.fromkeys(columns[1:], 1.5)}], columns, title=words)
+    lines = click.unstyle(capsys.readouterr().out).splitlines()
+    assert lines[:2] == ["several words that are longer than the", "  rest of the line"]
+    assert lines[2:5] == [
+        "name          several words that are",
+        "              longer than the rest of",
+        "              the line",
+    ]
+    assert max(map(len, lines)) <= 40
+
+
 def test_asking_a_database_imports_no_numpy() -> None:
     """A tenth of a second, of half a one that such a command takes."""
     code = "import sys, autogemm.cli.db.run.results\nsys.exit('numpy' in sys.modules)"

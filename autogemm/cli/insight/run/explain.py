@@ -119,8 +119,8 @@ def _times(store: Store, config: Config, problem: Problem, device: Device) -> Ti
 def print_explanation(explanation: Explanation) -> None:
     """Print the conclusion, then all sections as tables or the reason why there is none."""
     for line in conclusion(explanation):
-        click.echo(line)
-    click.echo()
+        say(line)
+    say()
     for line in headline(explanation):
         say(line)
     for table in tables(explanation):
