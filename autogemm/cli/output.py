@@ -91,15 +91,15 @@ def _indented(value: Any, indent: str = "\n") -> str:
     if not value or not isinstance(value, dict | list):
         return json.dumps(value)
     deeper = indent + "  "
-    is_object = isinstance(value, dict)
-    if not any(isinstance(part, dict | list) for part in (value.values() if is_object else value)):
+    parts = value.values() if isinstance(value, dict) else value
+    if not any(isinstance(part, dict | list) for part in parts):
         inner = json.dumps(value, separators=("," + deeper, ": "))[1:-1]
-    elif is_object:
-        parts = (f"{json.dumps(name)}: {_indented(part, deeper)}" for name, part in value.items())
-        inner = ("," + deeper).join(parts)
     else:
-        inner = ("," + deeper).join(_indented(part, deeper) for part in value)
-    opening, closing = "{}" if is_object else "[]"
+        texts = [_indented(part, deeper) for part in parts]
+        if isinstance(value, dict):
+            texts = [f"{json.dumps(name)}: {text}" for name, text in zip(value, texts, strict=True)]
+        inner = ("," + deeper).join(texts)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
     return f"{opening}{deeper}{inner}{indent}{closing}"
 
 
