@@ -17,7 +17,7 @@ NO_RUN = 0
 _TEXTS = {
     TimedText.THIS: "",
     TimedText.EARLIER: ", as an earlier text",
-    TimedText.UNKNOWN: ", of a text that was not kept",
+    TimedText.UNKNOWN: ", whose source was not kept",
 }
 
 

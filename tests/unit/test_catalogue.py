@@ -163,7 +163,7 @@ def test_an_empty_database_takes_the_catalogues_winner(ships: Ships) -> None:
     known = chooser()
     choice = known.choose(replace(KNOWN, beta=1.0))
     assert choice.config == SECOND
-    assert choice.why == "the catalogue, 2026-11-20, of a text that was not kept"
+    assert choice.why == "the catalogue, 2026-11-20, whose source was not kept"
     # A search in place has still something to do.
     assert not known.is_tuned(KNOWN)
     # Rows that no vector fits: another kernel, chosen among the winners.
@@ -226,7 +226,7 @@ def test_a_search_starts_from_the_catalogue_unless_there_is_something_nearer(shi
     shipped = shipped_rows(NAMES)
     (start,) = warm_starts(shipped, spec, FAMILIES, 9)
     assert start.configs == (SECOND,)
-    assert str(start).endswith("(the catalogue, 2026-11-20, of a text that was not kept)")
+    assert str(start).endswith("(the catalogue, 2026-11-20, whose source was not kept)")
     near = measured(1, Problem(512, 512, 768), (THIRD, 5.0))
     assert [one.configs[0] for one in warm_starts([*shipped, near], spec, FAMILIES, 9)] == [
         *(SECOND, THIRD)

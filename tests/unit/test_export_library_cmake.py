@@ -104,6 +104,22 @@ def test_installed_and_found(folder: Path) -> None:
     assert run(found / "build" / "mine", folder=folder) == f"right {API_VERSION}\n"
 
 
+def test_a_library_of_another_first_number_is_not_found(folder: Path) -> None:
+    """A program for the version before may not take a newer one."""
+    wanted = int(API_VERSION.partition(".")[0]) - 1
+    other = write_project(folder / "other", f"find_package(autogemm {wanted} REQUIRED)")
+    path = f"-DCMAKE_PREFIX_PATH={folder / 'installed'}"
+    configured = subprocess.run(
+        ("cmake", "-S", ".", "-B", "build", "-G", "Ninja", path),
+        cwd=other,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert configured.returncode != 0
+    assert f'compatible with requested version "{wanted}"' in " ".join(configured.stderr.split())
+
+
 def test_by_pkg_config(folder: Path) -> None:
     if shutil.which("pkg-config") is None:
         pytest.skip("pkg-config is not installed")
