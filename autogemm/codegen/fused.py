@@ -40,14 +40,16 @@ class FusedInput:
 
 @dataclass(frozen=True, slots=True)
 class FusedOutput:
-    """The second output: its name, its formula, the kernel's argument, its C++ type there and its
-    expression in C++, and the function that makes an element of a float (empty: none is needed).
+    """The second output: its name, its formula, the kernel's argument, its element type and C++ type
+    there and its expression in C++, and the function that makes an element of a float (empty: none
+    is needed).
     """
 
     name: str
     label: str
     text: str
     argument: str
+    dtype: str
     c_type: str
     format_code: int
     expression: str
@@ -205,6 +207,7 @@ def _output(problem: Problem) -> FusedOutput | None:
         label=one.label,
         text=f"{one.label} = {written(root)}",
         argument=EPILOGUE_PREFIX + one.name,
+        dtype=element.label,
         c_type=element.c_name,
         format_code=element.format_code,
         expression=_wrapped(cpp_text(problem, root), f"    const float {one.name} = "),
