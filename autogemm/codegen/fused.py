@@ -217,10 +217,15 @@ def _output(problem: Problem) -> FusedOutput | None:
 
 def worker_text(problem: Problem) -> str:
     """Kernels that check and imitate the problem's epilogue on a GPU; they follow verify.cu."""
+    of_c, of_sums = problem.dtype.c, problem.dtype.of_sums.c
+    short = [one for one in dict.fromkeys((of_c, of_sums)) if one is not Element.F32]
     context = {
         "fused": fused_of(problem),
-        "dtype_c": problem.dtype.c.label,
-        "type_c": problem.dtype.c.c_name,
-        "format_c": problem.dtype.c.format_code,
+        "narrow": of_c.saturates,
+        "dtype_c": of_c.label,
+        "type_c": of_c.c_name,
+        "dtype_sums": of_sums.label,
+        "type_sums": of_sums.c_name,
+        "conversions": [(one.label, one.c_name, one.format_code) for one in short],
     }
     return environment().get_template("export/fused_worker.cu.jinja").render(context)

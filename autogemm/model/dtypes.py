@@ -249,6 +249,14 @@ class DType(Enum):
         return Element.BF16 if self.c.saturates else self.c
 
     @property
+    def of_sums(self) -> "DType":
+        """The types where an epilogue is a pass of its own behind the product: with a C of 8 bits
+        products are of 16.
+        """
+        types = (self.ab, self.of_arrays)
+        return next(one for one in DType if (one.ab, one.c) == types) if self.c.saturates else self
+
+    @property
     def has_fp32_products(self) -> bool:
         """Whether products are of FP32 numbers; tensor cores multiply all others."""
         return self.ab is Element.F32
@@ -279,8 +287,11 @@ class DType(Enum):
 
     @property
     def has_gemm_ex(self) -> bool:
-        """Whether cublasGemmEx multiplies it: of integers with sums of 32 bits or in FP32."""
-        return self.ab.has_gemm_ex and not (self.ab.is_integer and self.c.size_bytes < 4)
+        """Whether cublasGemmEx multiplies it: integers with sums of 32 bits or in FP32, and never to
+        8-bit floats.
+        """
+        is_short = self.ab.is_integer and self.c.size_bytes < 4
+        return self.ab.has_gemm_ex and not (is_short or self.c.saturates)
 
     @property
     def cublas_compute_type(self) -> int:

@@ -1,7 +1,7 @@
 """Epilogues that cuBLASLt has itself.
 
 It adds a bias to each column, adds another matrix in C's place, and applies relu or the gelu that
-is made of tanh.
+is made of tanh. What it stores in a C of 8-bit floats it can multiply by one scale before.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,14 @@ _EPILOGUES = {"": (1, 4), "relu": (2, 6), "gelu_tanh": (32, 36)}
 @dataclass(frozen=True, slots=True)
 class Fusion:
     """An epilogue of cuBLASLt: its cublasLtEpilogue_t, and names of the array that is added to each
-    row and of the matrix that is added, ``c`` for the old C; empty for none.
+    row, of the matrix that is added, ``c`` for the old C, and of the scale of all results; empty for
+    none.
     """
 
     code: int
     bias: str = ""
     added: str = ""
+    scale: str = ""
 
     @property
     def adds_input(self) -> bool:
@@ -35,7 +37,12 @@ def fusion_of(epilogue: Epilogue, dtype: DType) -> Fusion | None:
     if epilogue.num_columns > 1 or epilogue.output is not None or epilogue.scales:
         return None
     root: Node = epilogue.root
-    activation = ""
+    activation = scale = ""
+    if dtype.c.saturates and isinstance(root, Apply) and root.op == "*":
+        root, factor = root.args
+        if not isinstance(factor, Read) or factor.axes or factor.name in ("acc", "alpha", "beta"):
+            return None
+        scale = factor.name
     if isinstance(root, Apply) and root.op in _EPILOGUES:
         activation, root = root.op, root.args[0]
     reads = [one for one in _terms(root) if isinstance(one, Read)]
@@ -43,13 +50,16 @@ def fusion_of(epilogue: Epilogue, dtype: DType) -> Fusion | None:
         return None
     found = {axes: [one for one in reads if one.axes == axes] for axes in ("", "n", "m, n")}
     is_sum = [one.name for one in found[""]] == ["acc"] and len(found["n"]) <= 1
-    of_c = all(one.element(dtype) is dtype.c for one in epilogue.inputs)
+    of_c = all(one.element(dtype) is dtype.of_arrays for one in epilogue.inputs if one.axes)
+    if dtype.c.saturates and epilogue.reads("c"):
+        # The matrix that is added has 16 bits.
+        return None
     if not is_sum or not of_c or len(found["m, n"]) > 1 or len(reads) != len(set(reads)):
         return None
     if len(reads) != sum(map(len, found.values())):
         return None
     bias, added = (next((one.name for one in found[axes]), "") for axes in ("n", "m, n"))
-    return Fusion(_EPILOGUES[activation][bool(bias)], bias, added)
+    return Fusion(_EPILOGUES[activation][bool(bias)], bias, added, scale)
 
 
 def _terms(node: Node) -> list[Node]:
