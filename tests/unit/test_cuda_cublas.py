@@ -129,6 +129,9 @@ TYPES = {
     DType.E5M2: (29, 14, 68),
     DType.E5M2_F16: (29, 2, 68),
     DType.E5M2_F32: (29, 0, 68),
+    DType.E4M3_E4M3: (28, 28, 68),
+    DType.E5M2_E5M2: (29, 29, 68),
+    DType.BF16_E4M3: (14, 28, 68),
     DType.I8: (3, 10, 72),
     DType.I8_BF16: (3, 14, 68),
     DType.I8_F16: (3, 2, 68),
@@ -184,7 +187,8 @@ def test_proposals_are_asked_for_the_whole_problem(
     assert [one[1:] for one in library.told("cublasLtMatrixLayoutCreate")] == [
         (operand, b_columns, b_rows, 24),
         (operand, a_columns, a_rows, 16),
-        (result, 6, 5, 32),
+        # What is added to a C of 8-bit floats is BF16.
+        (14 if dtype.c.saturates else result, 6, 5, 32),
         (result, 6, 5, 32),
     ]
     ((handle, description, *layouts, preference, most, room, _),) = library.told(
