@@ -108,8 +108,9 @@ __device__ unsigned bits_from_float(float value, int type) {
     const unsigned sign = __float_as_uint(value) >> 31 ? sign_bit : 0;
     const float size = fabsf(rounded(value, type));
     if (saturates(type)) {
+        // Rounded, NaN of many bits would be a number.
         const unsigned largest = has_infinity(type) ? infinity - 1 : sign_bit - 2;
-        if (!(size <= float_from_bits(largest, type))) {
+        if (value != value || size > float_from_bits(largest, type)) {
             return sign | (value == value ? largest : sign_bit - 1);
         }
     } else if (!(size < power_of_2(bias + 1))) {
