@@ -79,6 +79,8 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
             *((name, float_literal(value)) for name, value in factors(problem).items()),
         ],
         "rows_given": ", ".join(map(str, problem.groups.given(problem.grouped_rows))),
+        # Those of the program, too: products of an 8-bit C have 16 bits.
+        "headers": headers_of(family, problem, problem.dtype.of_sums.c),
         "arch": kernel.device.arch,
         "target": _nvcc_target(kernel),
         "device_name": json.dumps(printable(kernel.device.name), ensure_ascii=False),
@@ -468,11 +470,11 @@ def _formula(problem: Problem) -> str:
     return "its epilogue of acc = op(A) * op(B)"
 
 
-def headers_of(family: Family, problem: Problem) -> list[str]:
-    """The headers in which the C types of an exported function are declared."""
+def headers_of(family: Family, problem: Problem, *more: Element) -> list[str]:
+    """The headers in which the C types of an exported function, and more types, are declared."""
     dtype = problem.dtype
     own = (rule.argument.element(dtype) for rule in arguments_of(family, problem))
-    elements = (dtype.ab, dtype.c, *(element for element in own if element is not None))
+    elements = (dtype.ab, dtype.c, *(one for one in own if one is not None), *more)
     return list(dict.fromkeys(one.host_header for one in elements if one.host_header))
 
 
