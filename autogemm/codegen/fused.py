@@ -40,9 +40,9 @@ class FusedInput:
 
 @dataclass(frozen=True, slots=True)
 class FusedOutput:
-    """The second output: its name, its formula, the kernel's argument, its element type and C++ type
-    there and its expression in C++, and the function that makes an element of a float (empty: none
-    is needed).
+    """The second output: its name, its formula, the kernel's argument, its element type, that in
+    C++, its expression in C++, and the function that makes an element of a float (empty: none is
+    needed).
     """
 
     name: str

@@ -21,7 +21,8 @@ class ElementRow:
     Values are binary floating point as in IEEE 754: a sign, ``exponent_bits``, ``fraction_bits``;
     subnormal numbers, infinities and NaN. They are the upper bits of ``size_bytes`` in memory.
     Where ``has_infinity`` is false, the largest exponent is one of numbers too, and only all bits
-    set are NaN (E4M3 of Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433, 2022).
+    set are NaN (E4M3 of Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433,
+    2022).
     Where ``is_integer`` is true they are integers in two's complement, of all the bytes: they have
     neither exponent nor fraction, and neither infinity nor NaN.
     """
@@ -287,8 +288,8 @@ class DType(Enum):
 
     @property
     def has_gemm_ex(self) -> bool:
-        """Whether cublasGemmEx multiplies it: integers with sums of 32 bits or in FP32, and never to
-        8-bit floats.
+        """Whether cublasGemmEx multiplies it: integers with sums of 32 bits or in FP32, and nothing
+        to 8-bit floats.
         """
         is_short = self.ab.is_integer and self.c.size_bytes < 4
         return self.ab.has_gemm_ex and not (is_short or self.c.saturates)

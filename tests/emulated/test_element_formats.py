@@ -136,7 +136,7 @@ def test_the_emulator_rounds_bytes_as_numpy_does(element: Element, tmp_path: Pat
     program = tmp_path / "elements.cpp"
     program.write_text(
         f"#include <cstdint>\n{types[0]}\n{function[0]}\n"
-        'extern "C" void store(const float* values, unsigned char* bits, int count, unsigned of) {\n'
+        'extern "C" void store(const float* values, unsigned char* bits, int count, int of) {\n'
         "    for (int i = 0; i < count; ++i) {\n"
         "        bits[i] = byte_of_float(static_cast<TensorElement>(of), values[i]);\n    }\n}\n"
     )

@@ -1,5 +1,5 @@
-"""The exported program of a kernel with C in 8-bit floats, on the CPU: right kernels pass, wrong ones
-are told, and cuBLASLt is asked for the same C.
+"""The exported program of a kernel with C in 8-bit floats, on the CPU: right kernels pass, wrong
+ones are told, and cuBLASLt is asked for the same C.
 """
 
 import shutil
@@ -49,7 +49,8 @@ static float value(unsigned char bits) {
     return (float)element;
 }
 {% filter filled %}
-extern "C" __global__ void gemm_kernel({{ signature.in_kernel("unsigned char", "unsigned char") }}) {
+{% set byte = "unsigned char" %}
+extern "C" __global__ void gemm_kernel({{ signature.in_kernel(byte, byte) }}) {
 {% endfilter %}
     const char* const set = std::getenv("BUG");
     const std::string bug = set == nullptr ? "" : set;
