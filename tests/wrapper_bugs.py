@@ -13,6 +13,7 @@ from ptx_wrappers import wrappers_of
 
 from autogemm.codegen import render
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import KernelSource, LaunchPlan
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import launch_plan, load_family
@@ -119,6 +120,18 @@ BASES: dict[str, Golden | Handwritten] = {
     "wgmma tf32": Golden("gemm_wgmma_tf32", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma tf32 packed": Golden("gemm_wgmma_tf32_packed_b", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma e4m3": Golden("gemm_wgmma_e4m3", (tensor(512, 512, 512, DType.E4M3, Layout.NT),)),
+    "wgmma e4m3 to e4m3": Golden(
+        "gemm_wgmma_e4m3_e4m3",
+        (
+            replace(
+                tensor(512, 512, 512, DType.E4M3_E4M3, Layout.NT), epilogue=Epilogue("acc * scale")
+            ),
+        ),
+    ),
+    "wgmma e5m2 to e5m2": Golden(
+        "gemm_wgmma_e5m2_e5m2_by_threads",
+        (replace(tensor(512, 510, 512, DType.E5M2_E5M2, Layout.NT), beta=0.5),),
+    ),
     "wgmma i8": Golden("gemm_wgmma_i8", (tensor(512, 512, 512, DType.I8, Layout.NT),)),
     "wgmma split": Golden("gemm_wgmma_bf16_split", (tensor(64, 512, 1024, DType.BF16),)),
     "emulated wgmma": Golden("sgemm_emulated_wgmma_f16x3", (Problem(512, 512, 512),)),
@@ -177,6 +190,12 @@ BUGS: tuple[Bug, ...] = (
     Bug("wgmma", "bf16_pair", "rounded to zero", "cvt.rn", "cvt.rz"),
     exchanged("wgmma f16", "f16_pair", "exchanged", '"f"(high)', '"f"(low)'),
     Bug("wgmma f16", "f16_pair", "rounded to zero", "cvt.rn", "cvt.rz"),
+    # Elements of 8 bits.
+    exchanged("wgmma e4m3 to e4m3", "e4m3_pair", "exchanged", '"f"(high)', '"f"(low)'),
+    Bug("wgmma e4m3 to e4m3", "e4m3_pair", "the other type", "e4m3x2", "e5m2x2"),
+    Bug("wgmma e5m2 to e5m2", "e5m2_pair", "negative ones to 0", "satfinite", "satfinite.relu"),
+    Bug("wgmma e5m2 to e5m2", "float_from_e5m2", "the upper one", "low, high }", "high, low }"),
+    Bug("wgmma e5m2 to e5m2", "float_from_e5m2", "the other type", "e5m2x2", "e4m3x2"),
     # Loads of weights.
     exchanged("few rows", "load_streamed_16", "words exchanged", '"=r"(to[1])', '"=r"(to[2])'),
     exchanged(

@@ -132,7 +132,7 @@ def dtype_option(default: str | None = None) -> Command:
         default=default,
         show_default=default is not None,
         help="Element types. tf32: FP32 matrices and TF32 products; f16-f32: C is FP32; e4m3: C is "
-        "BF16; i8: C is 32-bit integers.",
+        "BF16; e4m3-e4m3: C is E4M3; i8: C is 32-bit integers.",
     )
 
 

@@ -40,14 +40,16 @@ class FusedInput:
 
 @dataclass(frozen=True, slots=True)
 class FusedOutput:
-    """The second output: its name, its formula, the kernel's argument, its C++ type there and its
-    expression in C++, and the function that makes an element of a float (empty: none is needed).
+    """The second output: its name, its formula, the kernel's argument, its element type, that in
+    C++, its expression in C++, and the function that makes an element of a float (empty: none is
+    needed).
     """
 
     name: str
     label: str
     text: str
     argument: str
+    dtype: str
     c_type: str
     format_code: int
     expression: str
@@ -205,6 +207,7 @@ def _output(problem: Problem) -> FusedOutput | None:
         label=one.label,
         text=f"{one.label} = {written(root)}",
         argument=EPILOGUE_PREFIX + one.name,
+        dtype=element.label,
         c_type=element.c_name,
         format_code=element.format_code,
         expression=_wrapped(cpp_text(problem, root), f"    const float {one.name} = "),
@@ -214,10 +217,15 @@ def _output(problem: Problem) -> FusedOutput | None:
 
 def worker_text(problem: Problem) -> str:
     """Kernels that check and imitate the problem's epilogue on a GPU; they follow verify.cu."""
+    of_c, of_sums = problem.dtype.c, problem.dtype.of_sums.c
+    short = [one for one in dict.fromkeys((of_c, of_sums)) if one is not Element.F32]
     context = {
         "fused": fused_of(problem),
-        "dtype_c": problem.dtype.c.label,
-        "type_c": problem.dtype.c.c_name,
-        "format_c": problem.dtype.c.format_code,
+        "narrow": of_c.saturates,
+        "dtype_c": of_c.label,
+        "type_c": of_c.c_name,
+        "dtype_sums": of_sums.label,
+        "type_sums": of_sums.c_name,
+        "conversions": [(one.label, one.c_name, one.format_code) for one in short],
     }
     return environment().get_template("export/fused_worker.cu.jinja").render(context)

@@ -21,8 +21,8 @@ class ElementRow:
     Values are binary floating point as in IEEE 754: a sign, ``exponent_bits``, ``fraction_bits``;
     subnormal numbers, infinities and NaN. They are the upper bits of ``size_bytes`` in memory.
     Where ``has_infinity`` is false, the largest exponent is one of numbers too, and only all bits
-    set are NaN, which is also what is too large (E4M3 of Micikevicius et al., FP8 Formats for Deep
-    Learning, arXiv:2209.05433, 2022).
+    set are NaN (E4M3 of Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433,
+    2022).
     Where ``is_integer`` is true they are integers in two's complement, of all the bytes: they have
     neither exponent nor fraction, and neither infinity nor NaN.
     """
@@ -171,6 +171,20 @@ class Element(ElementRow, Enum):
         return 1 - self.exponent_bias
 
     @property
+    def saturates(self) -> bool:
+        """Whether conversions make the largest number of all that is larger, infinity too, as those
+        to 8-bit floats on GPUs do (PTX ISA, cvt, .satfinite); NaN stays NaN.
+        """
+        return self.size_bytes == 1 and not self.is_integer
+
+    @property
+    def largest(self) -> float:
+        """The largest number of a floating-point type."""
+        # Without infinity the last fraction of the largest exponent is NaN.
+        steps_missing = 1 if self.has_infinity else 2
+        return 2.0**self.largest_exponent * (2.0 - steps_missing * 2.0**-self.fraction_bits)
+
+    @property
     def half_step_exponent(self) -> int:
         """Exponent of `half_step`, the largest error of rounding subnormal numbers and integers."""
         if self.is_integer:
@@ -209,6 +223,9 @@ class DType(Enum):
     E5M2 = ("e5m2", Element.E5M2, Element.BF16)
     E5M2_F16 = ("e5m2-f16", Element.E5M2, Element.F16)
     E5M2_F32 = ("e5m2-f32", Element.E5M2, Element.F32)
+    E4M3_E4M3 = ("e4m3-e4m3", Element.E4M3, Element.E4M3)
+    E5M2_E5M2 = ("e5m2-e5m2", Element.E5M2, Element.E5M2)
+    BF16_E4M3 = ("bf16-e4m3", Element.BF16, Element.E4M3)
     I8 = ("i8", Element.I8, Element.I32)
     I8_BF16 = ("i8-bf16", Element.I8, Element.BF16)
     I8_F16 = ("i8-f16", Element.I8, Element.F16)
@@ -226,6 +243,19 @@ class DType(Enum):
     def size_bytes(self) -> int:
         """Bytes of an element of A and B."""
         return self.ab.size_bytes
+
+    @property
+    def of_arrays(self) -> Element:
+        """The type of epilogues' arrays that declare none: C's, of an 8-bit C bf16."""
+        return Element.BF16 if self.c.saturates else self.c
+
+    @property
+    def of_sums(self) -> "DType":
+        """The types where an epilogue is a pass of its own behind the product: with a C of 8 bits
+        products are of 16.
+        """
+        types = (self.ab, self.of_arrays)
+        return next(one for one in DType if (one.ab, one.c) == types) if self.c.saturates else self
 
     @property
     def has_fp32_products(self) -> bool:
@@ -258,8 +288,11 @@ class DType(Enum):
 
     @property
     def has_gemm_ex(self) -> bool:
-        """Whether cublasGemmEx multiplies it: of integers with sums of 32 bits or in FP32."""
-        return self.ab.has_gemm_ex and not (self.ab.is_integer and self.c.size_bytes < 4)
+        """Whether cublasGemmEx multiplies it: integers with sums of 32 bits or in FP32, and nothing
+        to 8-bit floats.
+        """
+        is_short = self.ab.is_integer and self.c.size_bytes < 4
+        return self.ab.has_gemm_ex and not (is_short or self.c.saturates)
 
     @property
     def cublas_compute_type(self) -> int:

@@ -18,11 +18,12 @@ Stored = npt.NDArray[Any]
 def rounded(values: npt.NDArray[np.floating], element: Element) -> Floats:
     """Each value rounded to the nearest of the element type, ties to even, as float32.
 
-    Integers become the nearest that a float32 holds; NaN stays NaN, which `stored` can tell.
+    Integers become the nearest that a float32 holds; NaN stays NaN, which `stored` can tell. What
+    is too large becomes infinite, or the largest number of a type that saturates.
     """
     if element.is_integer:
         return _whole(values, element).astype(np.float32)
-    # Too large is infinite, or none where there is no infinity; what is no number stays none.
+    # What is no number stays none.
     with np.errstate(over="ignore", invalid="ignore"):
         if element is Element.F32:
             singles: Floats = values.astype(np.float32)
@@ -32,17 +33,8 @@ def rounded(values: npt.NDArray[np.floating], element: Element) -> Floats:
     exponent = np.maximum(np.frexp(doubles)[1] - 1, element.least_exponent)
     step = exponent - element.fraction_bits
     nearest = np.ldexp(np.rint(np.ldexp(doubles, -step)), step)
-    if element.has_infinity:
-        beyond = np.copysign(np.inf, nearest)
-        too_large = np.abs(nearest) >= 2.0 ** (element.largest_exponent + 1)
-    else:
-        # The last fraction of the largest exponent is NaN.
-        beyond = np.full_like(nearest, np.nan)
-        last = 2.0 ** (element.largest_exponent + 1) - 2.0 ** (
-            element.largest_exponent - element.fraction_bits
-        )
-        too_large = np.abs(nearest) >= last
-    held: Floats = np.where(too_large, beyond, nearest).astype(np.float32)
+    beyond = np.copysign(element.largest if element.saturates else np.inf, nearest)
+    held: Floats = np.where(np.abs(nearest) > element.largest, beyond, nearest).astype(np.float32)
     return held
 
 

@@ -68,8 +68,8 @@ class EpilogueInput:
     """An input of the user's, or the second output: its name, its index (empty for one value), and
     its type if declared.
 
-    Arrays are packed; without a declared type their elements are of C's type. One value is FP32,
-    and so are scales of blocks of A and B.
+    Arrays are packed; without a declared type their elements are of C's type, or of that which
+    `DType.of_arrays` has for an 8-bit C. One value is FP32, and so are scales of blocks of A and B.
     """
 
     name: str
@@ -78,7 +78,9 @@ class EpilogueInput:
 
     def element(self, dtype: DType) -> Element:
         """The element type in a problem of those types."""
-        return self.declared or (dtype.c if self.axes and not self.is_scale else Element.F32)
+        return self.declared or (
+            dtype.of_arrays if self.axes and not self.is_scale else Element.F32
+        )
 
     @property
     def is_scale(self) -> bool:

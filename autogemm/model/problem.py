@@ -167,7 +167,7 @@ class Problem:
                 f"all products of a batch would write the same {output.label}: leave out the batch "
                 f"of {self.batch.count}, or {output.name}"
             )
-        known = (self.dtype.c, Element.F32)
+        known = (self.dtype.of_arrays, Element.F32)
         if output.element(self.dtype) not in known:
             raise UsageError(
                 f"{output.label} is {' or '.join(dict.fromkeys(map(str, known)))} where dtype is "

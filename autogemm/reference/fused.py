@@ -58,24 +58,27 @@ def expected_results(  # noqa: PLR0913  # a problem, and all that the results ar
         given[one.name] = exactly(_placed(value, one.axes, problem))
     outputs = output_of(problem.epilogue, given)
     found = result_of(problem.epilogue, given | outputs)
-    of_c = _rounded(found, problem.dtype.c, c.shape, is_exact=is_exact)
+    of_c = rounded_results(found, problem.dtype.c, c.shape, is_exact=is_exact)
     if problem.epilogue.output is None:
         return of_c, None
     (second,) = outputs.values()
     element = problem.epilogue.output.element(problem.dtype)
-    return of_c, _rounded(second, element, c.shape, is_exact=is_exact)
+    return of_c, rounded_results(second, element, c.shape, is_exact=is_exact)
 
 
-def _rounded(
+def rounded_results(
     found: Bounded, element: Element, shape: tuple[int, ...], *, is_exact: bool
 ) -> Expected:
-    """The values rounded to elements, and how far off these may be."""
+    """The values rounded to elements, and how far off these may be: of types that saturate, and
+    where sums are exact, no further than the elements nearest to what is left of the errors.
+    """
     expected, error = (np.broadcast_to(x, shape).copy() for x in (found.value, found.error))
-    if is_exact:
+    if is_exact or element.saturates:
         nearest, low, high = (
             rounded(expected + sign * error, element).astype(np.float64) for sign in (0, -1, 1)
         )
-        return Expected(nearest, np.maximum(high - nearest, nearest - low))
+        bound = np.maximum(high - nearest, nearest - low)
+        return Expected(nearest, np.where(np.isnan(nearest), 0.0, bound))
     if element.size_bytes < Element.F32.size_bytes:
         size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
         error += element.unit_roundoff * (size + error) + element.half_step

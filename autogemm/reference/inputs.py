@@ -24,7 +24,7 @@ from autogemm.model.epilogue import sum_exponent
 from autogemm.model.formula import BLOCK
 from autogemm.model.kernel import Extra, LaunchPlan
 from autogemm.model.problem import Problem
-from autogemm.reference.fused import Expected, expected_results
+from autogemm.reference.fused import Expected, expected_results, rounded_results
 
 Place = tuple[int, ...]
 Doubles = npt.NDArray[np.float64]
@@ -55,6 +55,9 @@ class Data(StrEnum):
     among them, each in a row or a column of its own; for some problems what stands beside the
     infinity is large as well. Sparse ones are large in one matrix at every other k, where the other
     matrix is zero, so that no large number counts: in B for an odd K, in A for an even one.
+
+    Where C saturates, reals have a row of A so large that most of its sums are beyond C's largest
+    number, and a column of B with a NaN.
     """
 
     INTEGERS = "integers"
@@ -195,6 +198,10 @@ def _plain(problem: Problem, given: Given, data: Data) -> tuple[Doubles, Doubles
     expected, magnitude = _product(problem, given.a, given.b, given.c)
     exact = data is Data.INTEGERS and _is_exact(problem, float(magnitude.max()))
     bound = _rounding_of_sums(problem, expected, magnitude)
+    if element.saturates:
+        found = Bounded(expected, 0.0 * bound if exact else bound)
+        results = rounded_results(found, element, expected.shape, is_exact=exact)
+        return results.value, results.bound
     if element.size_bytes < 4:
         # C is rounded once more; subnormal numbers by half their distance.
         size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
@@ -389,7 +396,11 @@ def _make_extreme(
     rng: np.random.Generator, problem: Problem, data: Data, op_a: Floats, op_b: Floats
 ) -> None:
     """Change elements of both matrices to the special values of ``data``."""
-    if data is Data.WIDE:
+    if data is Data.REALS and problem.dtype.c.saturates:
+        op_a[:, 0] = np.ldexp(op_a[:, 0], problem.dtype.c.largest_exponent - 2)
+        if problem.n > 1:
+            op_b[:, rng.integers(problem.k), problem.n // 2] = np.nan
+    elif data is Data.WIDE:
         kind = rng.integers(len(WIDE), size=problem.k)
         exponents = np.array(WIDE)[kind]
         op_a[:] = np.ldexp(op_a, exponents)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from autogemm.model.dtypes import DType
+from autogemm.model.dtypes import DType, Element
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Problem
 from autogemm.runtime.arrays import LIBRARIES, Library, Memory, library_of, packed
@@ -127,6 +127,7 @@ def _fused(  # noqa: PLR0913, PLR0917  # as multiply
     if shape[-1] % epilogue.num_columns:
         raise UsageError(f"{epilogue} takes two columns of a @ b for each, and b has {shape[-1]}")
     shape = (*shape[:-1], shape[-1] // epilogue.num_columns)
+    require_out(out, memory_a)
     out = result_like(library, shape, a) if out is None else out
     memory_c = library.memory(out)
     dtype = products.of(same_dtype(memory_a, memory_b, memory_c, shape))
@@ -263,6 +264,7 @@ def _planned(  # noqa: PLR0913, PLR0917  # as multiply
         _forget_plans()
     memory_a, memory_b = library.memory(a), library.memory(b)
     shape = product_shape(memory_a.shape, memory_b.shape)
+    require_out(out, memory_a)
     memory_c = library.memory(out) if out is not None else _as_new(memory_a, shape)
     dtype = products.of(same_dtype(memory_a, memory_b, memory_c, shape))
     where = gpu(memory_a.device, products is Products.EMULATED)
@@ -289,6 +291,20 @@ def _as_new(like: Memory, shape: tuple[int, ...]) -> Memory:
     return Memory(shape, packed(shape), like.element, like.device, address=0)
 
 
+def require_out(out: Any, like: Memory) -> None:
+    """Raises UsageError where there is no out and a result of the operands' type would saturate."""
+    if out is None and like.element.saturates:
+        raise UsageError(
+            f"products of {like.element} hardly fit {like.element}: give an out, whose type may be "
+            f"{results_of(like.element)}"
+        )
+
+
+def results_of(element: Element) -> str:
+    """The types of C for operands of that type; empty where there is none."""
+    return ", ".join(dict.fromkeys(str(one.c) for one in DType if one.ab is element))
+
+
 def same_dtype(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType:
     """Return the GEMM's dtype. Raises UsageError for arrays that do not go together."""
     for name, one in (("b", b), ("out", c)):
@@ -299,8 +315,8 @@ def same_dtype(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType
     for dtype in DType:
         if (dtype.ab, dtype.ab, dtype.c) == (a.element, b.element, c.element):
             return dtype
-    results = [str(one.c) for one in DType if one.ab is a.element is b.element]
-    instead = f": give an out of {', '.join(dict.fromkeys(results))}" if results else ""
+    results = results_of(a.element) if a.element is b.element else ""
+    instead = f": give an out of {results}" if results else ""
     raise UsageError(
         f"there is no GEMM of {a.element} and {b.element} that gives {c.element}{instead}"
     )

@@ -11,7 +11,7 @@ from autogemm.model.groups import MAX_GROUPS, Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.signature import COUNTS, OFFSETS
 from autogemm.runtime.arrays import Library, Memory, library_of
-from autogemm.runtime.calling import plan_of, result_like, same_dtype
+from autogemm.runtime.calling import plan_of, require_out, result_like, same_dtype
 from autogemm.runtime.fusing import placed_inputs, require_inputs
 from autogemm.runtime.operands import Call, Strided, call_for
 from autogemm.runtime.plans import Gpu, as_aligned, gpu
@@ -70,6 +70,7 @@ def multiply(  # noqa: PLR0913, PLR0917  # as grouped_gemm
     memory_x, memory_w = library.memory(x), library.memory(w)
     shape = _shape(memory_x, memory_w, epilogue, rows)
     _require_old_c(out, factors, epilogue)
+    require_out(out, memory_x)
     out = result_like(library, shape, x) if out is None else out
     memory_out = library.memory(out)
     call = _call(memory_x, memory_w, memory_out, shape, epilogue, rows)
@@ -95,6 +96,7 @@ def multiply_tn(  # noqa: PLR0913, PLR0917  # as grouped_gemm_tn
     _require_extents(num_groups, *shapes)
     _require_old_c(out, factors, PLAIN)
     shape = (num_groups, shapes[0][-1], shapes[1][-1])
+    require_out(out, memory_x)
     out = result_like(library, shape, x) if out is None else out
     memory_out = library.memory(out)
     dtype = same_dtype(memory_x, memory_y, memory_out, shape)

@@ -32,7 +32,7 @@ def epilogue_rules(problem: Problem) -> tuple[ArgumentRule, ...]:
 
 def _input_rule(problem: Problem, index: int) -> ArgumentRule:
     one = problem.epilogue.inputs[index]
-    own: ArgumentType = ProblemType.C if one.axes and not one.is_scale else Element.F32
+    own = _of_arrays(problem) if one.axes and not one.is_scale else Element.F32
     extent = parse_expression(_EXTENTS[one.axes], one.label) if one.axes else None
     return ArgumentRule(
         name=PREFIX + one.name,
@@ -44,6 +44,12 @@ def _input_rule(problem: Problem, index: int) -> ArgumentRule:
     )
 
 
+def _of_arrays(problem: Problem) -> ArgumentType:
+    """The type of arrays that declare none, by the name of C's where that is it."""
+    of_arrays = problem.dtype.of_arrays
+    return ProblemType.C if of_arrays is problem.dtype.c else of_arrays
+
+
 def output_rules(problem: Problem) -> tuple[ArgumentRule, ...]:
     """The second output of the problem's epilogue as an argument; none where there is none."""
     one = problem.epilogue.output
@@ -51,7 +57,7 @@ def output_rules(problem: Problem) -> tuple[ArgumentRule, ...]:
         return ()
     rule = ArgumentRule(
         name=PREFIX + one.name,
-        type=one.declared or ProblemType.C,
+        type=one.declared or _of_arrays(problem),
         extent=parse_expression(_EXTENTS[one.axes], one.label),
         neutral=0.0,
         doc=f"{one.label}, the second output of the epilogue",

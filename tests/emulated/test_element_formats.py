@@ -125,6 +125,38 @@ def test_the_emulator_loads_what_numpy_stores(element: Element, tmp_path: Path) 
     assert np.array_equal(values, loaded(bits, element), equal_nan=True)
 
 
+@pytest.mark.parametrize("element", [one for one in Element if one.saturates], ids=str)
+def test_the_emulator_rounds_bytes_as_numpy_does(element: Element, tmp_path: Path) -> None:
+    shim = files("autogemm.emulator").joinpath("shim")
+    header = shim.joinpath("cuda_on_cpu.h").read_text(encoding="utf-8")
+    source = shim.joinpath("tensor_cores.h").read_text(encoding="utf-8")
+    types = re.search(r"enum class TensorElement.*?(?=\n//)", header, re.DOTALL)
+    function = re.search(r"unsigned byte_of_float\(.*?\n}\n", source, re.DOTALL)
+    assert types and function
+    program = tmp_path / "elements.cpp"
+    program.write_text(
+        f"#include <cstdint>\n{types[0]}\n{function[0]}\n"
+        'extern "C" void store(const float* values, unsigned char* bits, int count, int of) {\n'
+        "    for (int i = 0; i < count; ++i) {\n"
+        "        bits[i] = byte_of_float(static_cast<TensorElement>(of), values[i]);\n    }\n}\n"
+    )
+    library = tmp_path / "elements.so"
+    options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(library)]
+    subprocess.run([find_toolchain().gxx, *options, str(program)], check=True)
+    # Every number of the type, all ties, their neighbours, and what is too large.
+    every = loaded(np.arange(256, dtype=np.uint8), element)
+    numbers = np.sort(every[np.isfinite(every)])
+    ties = ((numbers[1:] + numbers[:-1]) / 2).astype(np.float32)
+    exact = np.concatenate([numbers, ties, 1.05 * numbers[[0, -1]], [3e38, -3e38]])
+    near = [np.nextafter(exact, np.float32(end)) for end in (-np.inf, np.inf)]
+    values = np.concatenate([exact, *near, interesting(element)]).astype(np.float32)
+    bits = np.empty(len(values), np.uint8)
+    pointers = (x.ctypes.data_as(ctypes.c_void_p) for x in (values, bits))
+    ctypes.CDLL(str(library)).store(*pointers, len(values), element.format_code)
+    # NaN has several forms, of which conversions give one.
+    assert np.array_equal(bits, np.where(np.isnan(values), 0x7F, stored(values, element)))
+
+
 def test_the_emulator_names_every_element_type() -> None:
     header = files("autogemm.emulator").joinpath("shim", "cuda_on_cpu.h")
     named = dict(re.findall(r"\bk(\w+) = (0x[0-9a-f]+),", header.read_text(encoding="utf-8")))

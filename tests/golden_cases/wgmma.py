@@ -90,6 +90,37 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "e4m3_e4m3",
+        Problem(
+            *(4096, 4096, 4096, Layout.NT, DType.E4M3_E4M3),
+            epilogue=Epilogue("acc * scale"),
+        ),
+        {"BN": 128, "WN": 128, "CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "after"}
+        | {"C_BUFFERS": 1, "STAGES": 6, "PROMOTE": 128},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e4m3_e4m3_split",
+        Problem(
+            *(64, 4096, 4096, Layout.NT, DType.E4M3_E4M3),
+            epilogue=Epilogue("aux[m, n] = acc * scale; relu(aux) * next"),
+        ),
+        {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2}
+        | {"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "PROMOTE": 256},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e5m2_e5m2_by_threads",
+        Problem(8192, 8190, 8192, Layout.NT, DType.E5M2_E5M2, beta=0.5),
+        {"BM": 64, "BN": 128, "WM": 64, "WN": 128, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after", "STAGES": 6, "PROMOTE": 128}
+        | {"C_BUFFERS": 1, "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "e5m2_f16_pingpong",
         Problem(8192, 8192, 8192, Layout.NT, DType.E5M2_F16),
         {"BM": 64, "BN": 128, "WM": 64, "WN": 128, "SCHEDULE": "pingpong", "BOX_M": 16}

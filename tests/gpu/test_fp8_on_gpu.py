@@ -60,10 +60,71 @@ def measured(
 def test_a_kernel_is_right(
     target: CudaTarget, compiler: Compiler, dtype: DType, promote: int
 ) -> None:
-    problem = Problem(264, 392, 1040, Layout.NT, dtype)
+    # TMA writes chunks of 16 bytes.
+    problem = Problem(264, 400 if dtype.c.saturates else 392, 1040, Layout.NT, dtype)
     target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
     outcome = measured(target, compiler, problem, promote)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
+
+
+PAIR = "e4m3_pair(elements[at], elements[at + 1])"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text", "columns", "changes"),
+    [
+        (DType.E4M3_E4M3, "acc * s", 400, {}),
+        (DType.E4M3_E4M3, "alpha * acc + beta * c[m, n]", 391, {"STORE_C": "threads"}),
+        (DType.E5M2_E5M2, "relu(acc + bias[n]) * s", 400, {"SPLIT_K": 4, "BLOCKS": 0, "BM": 64}),
+        (DType.E4M3_E4M3, "aux[m, n] = acc * s; relu(aux)", 400, {"SPLIT_K": 2, "BLOCKS": 0}),
+        (DType.BF16_E4M3, "acc * s", 400, {"SCHEDULE": "pingpong", "BM": 64, "BOX_M": 16}),
+        (DType.E4M3_E4M3, f"({SCALED}) * s", 400, {}),
+    ],
+    ids=str,
+)
+def test_c_in_8_bits_is_right(  # noqa: PLR0917  # a problem and its config
+    target: CudaTarget,
+    compiler: Compiler,
+    dtype: DType,
+    text: str,
+    columns: int,
+    changes: dict[str, Value],
+) -> None:
+    epilogue = Epilogue(text)
+    beta = -0.5 if epilogue.is_plain else 0.0
+    problem = Problem(264, columns, 1040, Layout.NT, dtype, beta=beta, epilogue=epilogue)
+    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
+    promote = 0 if dtype.ab.size_bytes > 1 else 128
+    outcome = measured(target, compiler, problem, promote, **changes)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+
+
+@pytest.mark.parametrize(
+    "conversion",
+    [
+        "e4m3_pair(fminf(elements[at], 448.0f), fminf(elements[at + 1], 448.0f))",
+        "e4m3_pair(elements[at] > 448.0f ? NAN : elements[at], elements[at + 1])",
+        "e4m3_pair(elements[at + 1], elements[at])",
+    ],
+    ids=["NaN is 448", "448 is NaN", "exchanged"],
+)
+def test_wrong_conversions_are_seen(
+    target: CudaTarget, compiler: Compiler, conversion: str
+) -> None:
+    problem = Problem(264, 400, 1040, Layout.NT, DType.E4M3_E4M3, epilogue=Epilogue("acc * s"))
+    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
+    text = conversion.replace("NAN", "__uint_as_float(0x7fc00000u)")
+    outcome = measured(target, compiler, problem, 128, (PAIR, text))
+    assert outcome.status is Status.WRONG_RESULT
+
+
+@pytest.mark.parametrize("text", ["", "acc * s", "relu(acc + bias[n]) * s", "silu(acc) * s"])
+def test_cublas_makes_the_same_8_bits(target: CudaTarget, text: str) -> None:
+    """Its calls are compared with the reference, NaN and what is too large included."""
+    problem = Problem(512, 1024, 2048, Layout.NT, DType.E4M3_E4M3, epilogue=Epilogue(text))
+    target.prepare(problem, MeasureOptions(deadline_s=20.0))
+    assert target.baseline_us is not None and target.baseline_us > 0
+    print(f"{problem.label}: {target.baseline_us:.1f} us")
 
 
 @pytest.mark.parametrize(

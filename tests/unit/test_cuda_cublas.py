@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
+from autogemm.model.fusion import Fusion, fusion_of
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.worker.gpu import cublas, cublas_lt
@@ -129,6 +131,9 @@ TYPES = {
     DType.E5M2: (29, 14, 68),
     DType.E5M2_F16: (29, 2, 68),
     DType.E5M2_F32: (29, 0, 68),
+    DType.E4M3_E4M3: (28, 28, 68),
+    DType.E5M2_E5M2: (29, 29, 68),
+    DType.BF16_E4M3: (14, 28, 68),
     DType.I8: (3, 10, 72),
     DType.I8_BF16: (3, 14, 68),
     DType.I8_F16: (3, 2, 68),
@@ -184,7 +189,8 @@ def test_proposals_are_asked_for_the_whole_problem(
     assert [one[1:] for one in library.told("cublasLtMatrixLayoutCreate")] == [
         (operand, b_columns, b_rows, 24),
         (operand, a_columns, a_rows, 16),
-        (result, 6, 5, 32),
+        # What is added to a C of 8-bit floats is BF16.
+        (14 if dtype.c.saturates else result, 6, 5, 32),
         (result, 6, 5, 32),
     ]
     ((handle, description, *layouts, preference, most, room, _),) = library.told(
@@ -192,6 +198,29 @@ def test_proposals_are_asked_for_the_whole_problem(
     )
     assert (handle, description, layouts, preference) == (1, 2, [3, 4, 5, 6], 7)
     assert most == room == 10
+
+
+def test_a_c_of_8_bit_floats_has_one_scale_and_a_bias_of_16_bits(library: Library) -> None:
+    epilogue = Epilogue("relu(acc + bias[n]) * s")
+    problem = Problem(16, 16, 32, Layout.NT, DType.E4M3_E4M3, epilogue=epilogue)
+    fusion = fusion_of(epilogue, problem.dtype)
+    assert fusion == Fusion(6, bias="bias", scale="s")
+    gpu: Any = Gpu()
+    library.proposals = [0]
+    (queue,) = CublasLt(gpu).algorithms(problem, 1, fusion=fusion)
+    told = library.told("cublasLtMatmulDescSetAttribute")
+    # CUBLASLT_MATMUL_DESC_EPILOGUE, BIAS_POINTER, BIAS_DATA_TYPE, D_SCALE_POINTER.
+    assert told[2:] == [(2, 7, 6, 4), (2, 8, 1 << 21, 8), (2, 26, 14, 4), (2, 20, 1 << 21, 8)]
+    queue(replace(GEMM, bias=512, scale_c=1024))
+    told = library.told("cublasLtMatmulDescSetAttribute")
+    assert told[-2:] == [(2, 8, 512, 8), (2, 20, 1024, 8)]
+
+
+@pytest.mark.parametrize(
+    "text", ["acc + c[m, n]", "acc * s * t", "acc * scale[m]", "acc / s", "acc * alpha"]
+)
+def test_what_cublas_has_no_epilogue_for_is_left_to_a_kernel_behind(text: str) -> None:
+    assert fusion_of(Epilogue(text), DType.E4M3_E4M3) is None
 
 
 def test_sums_of_8_bit_floats_may_stay_in_the_tensor_cores(library: Library) -> None:

@@ -105,7 +105,26 @@ def test_the_reference_is_the_gemm_in_float64_and_exact_on_integers(
             assert np.allclose(shown, expected, rtol=1e-14, atol=1e-14)
 
 
-@pytest.mark.parametrize("dtype", list(DType), ids=str)
+@pytest.mark.parametrize("dtype", [one for one in DType if one.c.saturates], ids=str)
+def test_a_c_of_8_bits_is_between_the_nearest_to_both_ends(gpu: SimulatedGpu, dtype: DType) -> None:
+    problem = sized(dtype, beta=0.0)
+    prepared = prepared_problem(gpu, problem)
+    a, b = operands(problem, prepared.reals)
+    scaled = prepared.reals.alpha * (a @ b)
+    error = prepared.reals.alpha * rounding_allowance(problem) * np.sqrt(a**2 @ b**2)
+    error += 4 * U * np.abs(scaled)
+    low, nearest, high = (rounded(scaled + sign * error, dtype.c) for sign in (-1, 0, 1))
+    assert np.array_equal(reals_of(prepared.close.real_address, problem), nearest)
+    bound = reals_of(prepared.close.bound_address, problem, np.float32)
+    assert np.array_equal(bound, np.maximum(high - nearest, nearest - low))
+    # Whole numbers are too large in a row, and NaN in a column.
+    exact = reals_of(prepared.exact.exact_address, problem, np.float32)
+    assert np.isnan(exact).sum() == np.isnan(exact[:, problem.n // 2]).sum() == problem.m
+    assert (np.abs(exact[0]) == dtype.c.largest).sum() >= problem.n // 2
+    assert np.nanmax(np.abs(exact[1:])) < dtype.c.largest
+
+
+@pytest.mark.parametrize("dtype", [one for one in DType if not one.c.saturates], ids=str)
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_the_bound_is_that_of_the_sum_the_scalars_and_the_last_rounding(
     gpu: SimulatedGpu, dtype: DType, beta: float

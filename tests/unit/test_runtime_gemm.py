@@ -11,10 +11,10 @@ import pytest
 from runtime_fakes import FakeCompiler, FakeDriver, HostArray, OtherArray, driver
 
 import autogemm
-from autogemm.model.dtypes import DType
+from autogemm.model.dtypes import DType, Element
 from autogemm.model.problem import Problem
 from autogemm.runtime import calling, plans, searching
-from autogemm.runtime.arrays import LIBRARIES, library_of
+from autogemm.runtime.arrays import LIBRARIES, Memory, library_of
 from autogemm.support.errors import UsageError
 
 __all__ = ["driver"]
@@ -276,6 +276,16 @@ def test_integers_give_integers_or_floats(driver: FakeDriver) -> None:
         calling.same_dtype(*[memory["int32"]] * 3, (4, 4))
     with pytest.raises(UsageError, match="no kernels for int16"):
         library_of(shaped((4, 4))).memory(shaped((4, 4), "int16"))
+
+
+def test_8_bit_floats_need_an_out() -> None:
+    like = Memory((4, 4), (4, 1), Element.E4M3, 0, address=256)
+    for dtype in (DType.E4M3, DType.E4M3_F32, DType.E4M3_E4M3):
+        assert calling.same_dtype(like, like, replace(like, element=dtype.c), (4, 4)) is dtype
+    calling.require_out("out", like)
+    with pytest.raises(UsageError, match=r"give an out, whose type may be bf16, f16, f32, e4m3$"):
+        calling.require_out(None, like)
+    calling.require_out(None, replace(like, element=Element.BF16))
 
 
 def test_out_must_have_memory_of_its_own(driver: FakeDriver) -> None:

@@ -76,7 +76,9 @@ class Variant:
     """The difference to the config's other variants, in a few words."""
 
 
-LIBRARY_DTYPES: tuple[DType, ...] = tuple(dtype for dtype in DType if dtype.ab.size_bytes > 1)
+LIBRARY_DTYPES: tuple[DType, ...] = tuple(
+    dtype for dtype in DType if dtype.ab.size_bytes > 1 and not dtype.c.saturates
+)
 """The dtypes that a library has functions for: those of 8 bits have no fallback for all layouts."""
 
 

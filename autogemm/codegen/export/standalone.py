@@ -70,7 +70,7 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
         "header": "\n".join([*_provenance(kernel, written, on_record), "//", *usage]),
         "kernel": source.text,
         **kernel_marks(source),
-        **_types(problem.dtype),
+        **_types(problem),
         **_types_of_output(problem),
         "test_call": host.exported.in_call(_in_test(family, problem), "p."),
         "fusion": _fusion(problem),
@@ -79,6 +79,8 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
             *((name, float_literal(value)) for name, value in factors(problem).items()),
         ],
         "rows_given": ", ".join(map(str, problem.groups.given(problem.grouped_rows))),
+        # Those of the program, too: products of an 8-bit C have 16 bits.
+        "headers": headers_of(family, problem, problem.dtype.of_sums.c),
         "arch": kernel.device.arch,
         "target": _nvcc_target(kernel),
         "device_name": json.dumps(printable(kernel.device.name), ensure_ascii=False),
@@ -106,7 +108,7 @@ def program_context(problem: Problem, function: str) -> dict[str, object]:
     """
     exported = gemm_signature(workspace=True)
     return {
-        **_types(problem.dtype),
+        **_types(problem),
         "function": function,
         "trans_a": problem.layout.trans_a,
         "trans_b": problem.layout.trans_b,
@@ -406,9 +408,12 @@ def printable(text: str) -> str:
     return shown.replace("??", "?.").replace("*/", "* /")
 
 
-def _types(dtype: DType) -> dict[str, object]:
+def _types(problem: Problem) -> dict[str, object]:
     """The element types of a problem as the templates read them."""
+    dtype = problem.dtype
     ab, c = dtype.ab, dtype.c
+    # What a plain product has behind which the epilogue is a kernel of its own.
+    called = dtype if problem.epilogue.is_plain else dtype.of_sums
     return {
         "dtype": dtype.label,
         "dtype_c": c.label,
@@ -419,7 +424,11 @@ def _types(dtype: DType) -> dict[str, object]:
         "roundoff_c": f"0x1p-{c.significant_bits}",
         # At least that of FP16, so that emitted texts for BF16 stay unchanged.
         "half_step_c": f"0x1p{max(c.half_step_exponent, Element.F16.half_step_exponent)}",
-        "has_gemm_ex": dtype.has_gemm_ex,
+        "narrow": c.saturates,
+        "largest_exponent_c": 0 if c.is_integer else c.largest_exponent,
+        "type_product": called.c.host_type,
+        "roundoff_product": f"0x1p-{called.c.significant_bits}",
+        "has_gemm_ex": called.has_gemm_ex,
         "is_integer": ab.is_integer,
         "has_exact_sums": dtype.has_exact_sums,
         # As cuBLAS takes alpha and beta.
@@ -427,9 +436,11 @@ def _types(dtype: DType) -> dict[str, object]:
         "accum_fraction_bits": ab.accum_fraction_bits,
         "products_per_step": ab.products_per_step,
         "cublas_types": (
-            *(ab.cuda_data_type, c.cuda_data_type),
+            *(ab.cuda_data_type, called.c.cuda_data_type),
             *(dtype.cublas_compute_type, dtype.cublas_scale_type),
         ),
+        "cublas_type_c": c.cuda_data_type,
+        "cublas_type_added": dtype.of_arrays.cuda_data_type,
     }
 
 
@@ -459,11 +470,11 @@ def _formula(problem: Problem) -> str:
     return "its epilogue of acc = op(A) * op(B)"
 
 
-def headers_of(family: Family, problem: Problem) -> list[str]:
-    """The headers in which the C types of an exported function are declared."""
+def headers_of(family: Family, problem: Problem, *more: Element) -> list[str]:
+    """The headers in which the C types of an exported function, and more types, are declared."""
     dtype = problem.dtype
     own = (rule.argument.element(dtype) for rule in arguments_of(family, problem))
-    elements = (dtype.ab, dtype.c, *(element for element in own if element is not None))
+    elements = (dtype.ab, dtype.c, *(one for one in own if one is not None), *more)
     return list(dict.fromkeys(one.host_header for one in elements if one.host_header))
 
 

@@ -165,6 +165,7 @@ void order_warpgroup(Tensor operation);
 void wait_for_products(unsigned num_left);
 float float_of(TensorElement element, unsigned bits);
 unsigned half_of_float(float value);
+unsigned byte_of_float(TensorElement element, float value);
 unsigned active_mask();
 float atomic_add(float* address, float value);
 unsigned atomic_bits(Atomic kind, unsigned* address, unsigned value, unsigned compare);

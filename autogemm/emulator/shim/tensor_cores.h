@@ -50,6 +50,32 @@ unsigned half_of_float(float value) {
     return sign | ((nearest >> 13) - (112u << 10));
 }
 
+// The bits of the nearest 8-bit float, ties to even; the largest one's of what is larger (PTX ISA,
+// cvt, .satfinite), all bits but the sign of NaN.
+unsigned byte_of_float(TensorElement element, float value) {
+    const int fraction = static_cast<int>(fraction_bits(element));
+    const int bias = (1 << (exponent_bits(element) - 1)) - 1;
+    const unsigned sign = __builtin_signbit(value) ? 0x80u : 0u;
+    if (__builtin_isnan(value)) {
+        return 0x7fu;
+    }
+    const unsigned infinity = ((1u << exponent_bits(element)) - 1) << fraction;
+    const unsigned largest = has_infinity(element) ? infinity - 1 : 0x7eu;
+    // At least the exponent of the smallest normal number, below which numbers are as far apart.
+    const float size = __builtin_fabsf(value);
+    const uint32_t bits = __builtin_bit_cast(uint32_t, size);
+    const int exponent = static_cast<int>(bits >> 23) - 127;
+    const int step = (exponent < 1 - bias ? 1 - bias : exponent) - fraction;
+    if (exponent > 2 * bias) {
+        return sign | largest;
+    }
+    // A whole number of steps; one that reaches the next exponent carries into it.
+    const auto steps = static_cast<unsigned>(__builtin_rintf(__builtin_ldexpf(size, -step)));
+    const unsigned biased = static_cast<unsigned>(step + fraction + bias - 1) << fraction;
+    const unsigned nearest = biased + steps;
+    return sign | (nearest < largest ? nearest : largest);
+}
+
 constexpr uint32_t kWholeWarp = 0xffffffff;
 
 // One lane's operands: registers of A, B and the accumulator, or the address of a row.

@@ -294,6 +294,19 @@ __forceinline__ unsigned f16_pair(float low, float high) {
 __forceinline__ unsigned bf16_pair(float low, float high) {
     return bf16_from_float(low) | (unsigned)bf16_from_float(high) << 16;
 }
+// Twins of templates/parts/ptx/byte_elements.cu.jinja.
+#define AUTOGEMM_BYTES(name, element)                                                       \
+    __forceinline__ float float_from_##name(unsigned char bits) {                           \
+        return autogemm_emulator::float_of(autogemm_emulator::TensorElement::element, bits); \
+    }                                                                                       \
+    __forceinline__ unsigned short name##_pair(float low, float high) {                     \
+        using namespace autogemm_emulator;                                                  \
+        return (unsigned short)(byte_of_float(TensorElement::element, low) |                \
+                                byte_of_float(TensorElement::element, high) << 8);          \
+    }
+AUTOGEMM_BYTES(e4m3, kE4m3)
+AUTOGEMM_BYTES(e5m2, kE5m2)
+#undef AUTOGEMM_BYTES
 
 // wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;
 // wait_for_copies(n) leaves n.

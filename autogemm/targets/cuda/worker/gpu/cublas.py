@@ -30,10 +30,10 @@ class Gemm:
 
     In fused calls ``bias`` is the address of an element for each column, and ``added`` that of the
     matrix that replaces the old C; 0 where there is none. So are ``scale_a`` and ``scale_b``, those
-    of scales of blocks. A batch has ``count`` products; strides are in elements from one matrix to
-    the next. With groups, ``ranges`` has the first row of each and the one behind its last: rows of
-    A and C, each group with the next B, or where ``divides_k`` rows of A and B as stored, each with
-    the next C.
+    of scales of blocks, and ``scale_c``, that of the one scale of C. A batch has ``count``
+    products; strides are in elements from one matrix to the next. With groups, ``ranges`` has the
+    first row of each and the one behind its last: rows of A and C, each group with the next B, or
+    where ``divides_k`` rows of A and B as stored, each with the next C.
     """
 
     m: int
@@ -53,6 +53,7 @@ class Gemm:
     added: int = 0
     scale_a: int = 0
     scale_b: int = 0
+    scale_c: int = 0
     count: int = 1
     stride_a: int = 0
     stride_b: int = 0

@@ -21,8 +21,9 @@ from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 WORKSPACE_BYTES = 64 * 2**20
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
 DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS_POINTER = 3, 4, 7, 8
-DESC_FAST_ACCUM = 25
+DESC_FAST_ACCUM, DESC_BIAS_DATA_TYPE = 25, 26
 DESC_A_SCALE_POINTER, DESC_B_SCALE_POINTER, DESC_A_SCALE_MODE, DESC_B_SCALE_MODE = 17, 18, 31, 32
+DESC_D_SCALE_POINTER = 20
 # cublasLtMatmulMatrixScale_t: scales of 128 elements along k, all rows side by side, and of
 # 128 x 128 elements, those along k side by side, rows of them a multiple of SCALE_ROWS apart.
 SCALE_VEC128, SCALE_BLK128, SCALE_ROWS = 4, 5, 4
@@ -98,6 +99,8 @@ class CublasLt:
                 plan.set_bias(gemm.bias)
             if gemm.scale_a:
                 plan.set_scales(gemm.scale_a, gemm.scale_b)
+            if gemm.scale_c:
+                plan.set_scale_of_c(gemm.scale_c)
             alpha, beta = scalars(gemm, plan.dtype)
             self._call(
                 "cublasLtMatmul",
@@ -152,14 +155,20 @@ class _Plan:
             if fusion.bias:
                 # Any address with the alignment of arrays: proposals may depend on it.
                 self.set_bias(1 << 21)
+                if dtype.c.saturates:
+                    self._set(DESC_BIAS_DATA_TYPE, ctypes.c_int32(dtype.of_arrays.cuda_data_type))
+            if fusion.scale:
+                self.set_scale_of_c(1 << 21)
         is_other = fusion is not None and fusion.adds_input
         of_a, of_b, of_c = problem.batch_rows
+        # What may be added to a C of 8 bits has 16: cuBLASLt's C, of which C here is the D.
+        added = dtype.of_arrays.cuda_data_type
         # A row-major matrix seen as column-major; the stride from one product to the next is in
         # rows.
         matrices = (
             (operand, *reversed(problem.b_shape), problem.ldb, of_b),
             (operand, *reversed(problem.a_shape), problem.lda, of_a),
-            (result, problem.n, problem.m, *((problem.n, 0) if is_other else (problem.ldc, of_c))),
+            (added, problem.n, problem.m, *((problem.n, 0) if is_other else (problem.ldc, of_c))),
             (result, problem.n, problem.m, problem.ldc, of_c),
         )
         self.layouts = tuple(ctypes.c_void_p() for _ in matrices)
@@ -229,6 +238,10 @@ class _Plan:
         """Say where scales of blocks of A and B lie."""
         self._set(DESC_A_SCALE_POINTER, ctypes.c_void_p(scale_b))
         self._set(DESC_B_SCALE_POINTER, ctypes.c_void_p(scale_a))
+
+    def set_scale_of_c(self, address: int) -> None:
+        """Say where the factor lies by which results are multiplied before they are rounded."""
+        self._set(DESC_D_SCALE_POINTER, ctypes.c_void_p(address))
 
     def set_bias(self, address: int) -> None:
         """Say where the bias lies."""

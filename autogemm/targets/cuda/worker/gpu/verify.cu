@@ -27,6 +27,11 @@ __device__ bool has_infinity(int type) {
     return type >> 24 == 0;
 }
 
+// Whether what is too large becomes the largest number (Element.saturates).
+__device__ bool saturates(int type) {
+    return bytes_of(type) == 1 && !is_integer(type);
+}
+
 __device__ int exponent_bits(int type) {
     return type >> 8 & 0xff;
 }
@@ -102,11 +107,13 @@ __device__ unsigned bits_from_float(float value, int type) {
     const unsigned infinity = sign_bit - (1u << num_bits);
     const unsigned sign = __float_as_uint(value) >> 31 ? sign_bit : 0;
     const float size = fabsf(rounded(value, type));
-    // What would have all bits set, and more, is too large.
-    if (!has_infinity(type) && !(size < power_of_2(bias + 2) - power_of_2(bias + 1 - num_bits))) {
-        return sign | (sign_bit - 1);
-    }
-    if (has_infinity(type) && !(size < power_of_2(bias + 1))) {
+    if (saturates(type)) {
+        // Rounded, NaN of many bits would be a number.
+        const unsigned largest = has_infinity(type) ? infinity - 1 : sign_bit - 2;
+        if (value != value || size > float_from_bits(largest, type)) {
+            return sign | (value == value ? largest : sign_bit - 1);
+        }
+    } else if (!(size < power_of_2(bias + 1))) {
         return sign | infinity | (value == value ? 0u : 1u << (num_bits - 1));
     }
     if (size < power_of_2(1 - bias)) {
@@ -270,6 +277,18 @@ __device__ double predicted_square(double of_sum, double scaled, double added) {
     return of_sum + RMS_ROUNDING * RMS_ROUNDING * (scaled * scaled + added * added + both * both);
 }
 
+// Writes a result as an element of that type: the nearest, and how far from it those are that are
+// nearest to the ends of what an error leaves. NaN is NaN alone.
+__device__ void set_nearest(double value, double error, int type, double* reference, float* bound) {
+    const double ends[3] = {value, value - error, value + error};
+    float elements[3];
+    for (int i = 0; i < 3; ++i) {
+        elements[i] = float_from_bits(bits_from_float(static_cast<float>(ends[i]), type), type);
+    }
+    *reference = elements[0];
+    *bound = fmaxf(elements[2] - elements[0], elements[0] - elements[1]);
+}
+
 // The reference of one tile of C, alpha * product + beta * c0, and how far a result may be off.
 //
 // allowance * sqrt(squares) bounds the rounding error of the dot product (reference.py says
@@ -296,6 +315,10 @@ extern "C" __global__ void finish_tile(const double* product, const double* squa
         const double dot_error = fabs(alpha) * allowance * sqrt(squares[i]);
         const double scalar_error = scalar_roundoff * (fabs(scaled) + fabs(added));
         const double error = dot_error + scalar_error;
+        if (saturates(type)) {
+            set_nearest(scaled + added, error, type, reference + at, bound + at);
+            continue;
+        }
         const double last_error = last_roundoff * (fabs(scaled + added) + error) + smallest_step;
         // Rounded up to float; the smallest normal number covers results that underflow.
         bound[at] = static_cast<float>((error + last_error) * (1 + 0x1p-22)) + 0x1p-126f;
@@ -404,7 +427,7 @@ __device__ void write_fields(double* mine, double* fields) {
 // from the expected one.
 __device__ bool is_beyond_type(double value, double expected, double allowed, int type) {
     const double infinity = __longlong_as_double(0x7ff0000000000000ll);
-    if (is_integer(type)) {
+    if (is_integer(type) || saturates(type)) {
         return false;
     }
     const double beyond =
@@ -436,6 +459,10 @@ extern "C" __global__ void check_result(const void* buffer, int type, int64 tota
         const double expected = exact != nullptr ? exact[place] : reference[place];
         const double allowed = exact != nullptr ? 0.0 : bound[place];
         const double value = element(buffer, i, type);
+        if (expected != expected && value != value) {
+            // Of a NaN in A or B.
+            continue;
+        }
         const bool is_right = is_beyond_type(value, expected, allowed, type);
         note_element(mine, place, is_right ? expected : value, expected, allowed, exact != nullptr);
     }

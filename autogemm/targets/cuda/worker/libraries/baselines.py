@@ -15,7 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from autogemm.model.dtypes import DType, Element
@@ -122,6 +122,9 @@ def near_calls(known: KnownCalls | None, prepared: PreparedProblem, cublas: Cubl
             f"cuBLAS makes no {dtype.c} of {dtype.ab}, so that there is nothing to compare with: "
             f"use {DType.I8} or {DType.I8_F32}"
         )
+    problem = prepared.problem
+    if dtype.c.saturates and problem.epilogue.is_plain and problem.reads_c:
+        raise DeviceError(f"cuBLAS adds no C of {dtype.c}: leave out beta, got {problem.beta:g}")
     library = _Library(prepared, cublas)
     if known is not None and known.problem == prepared.problem:
         return _as_before(prepared, library, known)
@@ -174,6 +177,10 @@ class _Library:
 
     def __init__(self, prepared: PreparedProblem, cublas: Cublas) -> None:
         self._prepared_problem, self._cublas = prepared, cublas
+        # What calls compute: behind them a kernel makes elements of 8 bits of 16.
+        self._called = problem = prepared.problem
+        if not problem.epilogue.is_plain:
+            self._called = replace(problem, dtype=problem.dtype.of_sums)
         self.left_out: list[Call] = []
         self._behind = self._step()
         self._lt: CublasLt | None = None
@@ -188,7 +195,7 @@ class _Library:
             return self._calls_of_batch()
         if not self._prepared_problem.problem.groups.is_none:
             return self._calls_of_groups()
-        dtype = self._prepared_problem.problem.dtype
+        dtype = self._called.dtype
         gemm_ex = self._named("cuBLAS GemmEx", partial(self._cublas.gemm_ex, dtype=dtype))
         plain = [gemm_ex] if dtype.has_gemm_ex else []
         if dtype.has_fp32_products:
@@ -198,7 +205,7 @@ class _Library:
     def _calls_of_batch(self) -> list[Baseline]:
         """Calls for batches, with cuBLASLt's proposals; then loops of calls for one product."""
         prepared, cublas = self._prepared_problem, self._cublas
-        problem, dtype = prepared.problem, prepared.problem.dtype
+        problem, dtype = self._called, self._called.dtype
         batched = partial(cublas.strided_batched_ex, dtype=dtype)
         ones: list[tuple[str, Callable[[Gemm], None]]] = []
         if dtype.has_fp32_products:
@@ -224,7 +231,7 @@ class _Library:
         host knows the rows.
         """
         prepared, cublas = self._prepared_problem, self._cublas
-        dtype = prepared.problem.dtype
+        dtype = self._called.dtype
         ones: list[tuple[str, Callable[[Gemm], None]]] = []
         if dtype.has_fp32_products:
             ones.append(("cuBLAS SGEMM", cublas.sgemm))
@@ -267,7 +274,7 @@ class _Library:
         """The first proposals for every group's rows, the second ones and so on; where there are
         fewer, the last.
         """
-        of_groups = self._prepared_problem.problem
+        of_groups = self._called
         divided = "k" if of_groups.divides_k else "m"
         plain = of_groups.plain_product
         by_rows: dict[int, list[tuple[str, Callable[[Gemm], None]]]] = {}
@@ -312,8 +319,9 @@ class _Library:
         except DeviceError as error:
             self.left_out.append(Call("cuBLASLt, fused", Status.REJECTED, str(error)))
             return []
+        step = fused(fusion, problem, self._prepared_problem.gpu)
         return [
-            Baseline(f"cuBLASLt proposal {number}, fused", call, problem, address, fused(fusion))
+            Baseline(f"cuBLASLt proposal {number}, fused", call, problem, address, step)
             for number, call in enumerate(proposed, start=1)
         ]
 
@@ -321,7 +329,7 @@ class _Library:
         """cuBLASLt's proposals, numbered from 1 in its order."""
         if self._lt is None or not self._prepared_problem.problem.groups.is_none:
             return []
-        problem = self._prepared_problem.problem
+        problem = self._called
         if problem.epilogue.num_columns > 1:
             problem = problem.plain_product
         try:

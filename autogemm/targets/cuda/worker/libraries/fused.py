@@ -1,7 +1,8 @@
 """Calls of cuBLAS for a problem with an epilogue: fused by cuBLASLt, or with a kernel behind.
 
 Where cuBLASLt has no epilogue (`autogemm.model.fusion`), the call is the plain product, rounded to
-C's type, and one pointwise kernel of the same expression, which accesses 16 bytes at a time.
+C's type or to 16 bits where that has 8, and one pointwise kernel of the same expression, which
+accesses 16 bytes at a time.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 
 from autogemm.model.fusion import Fusion
 from autogemm.model.problem import Problem
-from autogemm.space import EPILOGUE_PREFIX
+from autogemm.space import EPILOGUE_PREFIX, epilogue_rules
 from autogemm.targets.cuda.worker.gpu.cublas import Gemm
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu, Helpers, pointer
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
@@ -36,7 +37,7 @@ def behind(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
         return pointwise(problem, helpers, gpu)
     of_a, of_b = (EPILOGUE_PREFIX + one.name for one in problem.epilogue.scales)
     rest = None
-    if not problem.epilogue.is_scaled_product:
+    if not problem.epilogue.is_scaled_product or problem.dtype.c.saturates:
         rest = pointwise(problem, helpers, gpu)
 
     def queue(call: Callable[[Gemm], None], gemm: Gemm, inputs: InputSet) -> None:
@@ -52,15 +53,16 @@ def behind(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
 
 def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
     """The product, then a kernel. Where C is read, or has fewer columns, the product goes to memory
-    of its own.
+    of its own; so it does in the 16 bits that products of an 8-bit C have.
     """
+    of_sums = problem.dtype.of_sums
     is_gated = problem.epilogue.num_columns > 1
     columns = problem.plain_product.n
     ld = columns if is_gated else problem.ldc
     rows = problem.stacked_rows[2]
     # It lives as long as the function below.
-    needs_spare = problem.reads_c or is_gated
-    spare = gpu.allocate(problem.dtype.c.size_bytes * rows * ld) if needs_spare else None
+    needs_spare = problem.reads_c or is_gated or of_sums is not problem.dtype
+    spare = gpu.allocate(of_sums.c.size_bytes * rows * ld) if needs_spare else None
 
     def queue(call: Callable[[Gemm], None], gemm: Gemm, inputs: InputSet) -> None:
         product = replace(gemm, alpha=1.0, beta=0.0, n=columns, ldc=ld)
@@ -70,7 +72,7 @@ def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
         if gemm.ranges and not gemm.divides_k:
             apply_to_groups(product.c, gemm.c, inputs)
             return
-        pairs = (one.products(problem.dtype) for one in (product, gemm))
+        pairs = (product.products(of_sums), gemm.products(problem.dtype))
         for from_product, to in zip(*pairs, strict=True):
             apply(from_product.c, to.c, inputs)
 
@@ -82,9 +84,9 @@ def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
             return
         for group, (first, end) in enumerate(groups.ranges(problem.m)):
             if first < end:
-                size = problem.dtype.c.size_bytes
-                places = (from_address + first * ld * size, to_address + first * problem.ldc * size)
-                apply(*places, inputs, end - first, group, first)
+                from_rows = from_address + first * ld * of_sums.c.size_bytes
+                to_rows = to_address + first * problem.ldc * problem.dtype.c.size_bytes
+                apply(from_rows, to_rows, inputs, end - first, group, first)
 
     def apply(  # noqa: PLR0913, PLR0917  # where, and of which group's rows
         from_address: int,
@@ -118,8 +120,10 @@ def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
     return Step(queue)
 
 
-def fused(fusion: Fusion) -> Step:
+def fused(fusion: Fusion, problem: Problem, gpu: Gpu) -> Step:
     """The one call of cuBLASLt."""
+    # It lives as long as the function below.
+    scale = gpu.allocate(4) if fusion.scale else None
 
     def queue(call: Callable[[Gemm], None], gemm: Gemm, inputs: InputSet) -> None:
         arrays = inputs.extras
@@ -128,6 +132,11 @@ def fused(fusion: Fusion) -> Step:
         if fusion.adds_input:
             added = arrays[EPILOGUE_PREFIX + fusion.added].address
         beta = 1.0 if fusion.added else 0.0
-        call(replace(gemm, alpha=1.0, beta=beta, bias=bias, added=added))
+        gemm = replace(gemm, alpha=1.0, beta=beta, bias=bias, added=added)
+        call(gemm if scale is None else replace(gemm, scale_c=int(scale.ptr)))
 
+    if scale is not None:
+        name = EPILOGUE_PREFIX + fusion.scale
+        (value,) = (one.neutral for one in epilogue_rules(problem) if one.name == name)
+        gpu.write(int(scale.ptr), np.array([value], np.float32))
     return Step(queue)

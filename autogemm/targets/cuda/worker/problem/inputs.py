@@ -112,6 +112,31 @@ class Matrix:
         for product in range(self._stacking.count if exponent else 0):
             self._run("scale_elements", product, np.float32(2.0**exponent))
 
+    def scale_first(self, exponent: int, *, transposed: bool) -> None:
+        """Multiply the first row (if transposed, column) of each matrix by a power of two."""
+        rows, cols = (self.rows, 1) if transposed else (1, self.cols)
+        for product in range(self._stacking.count):
+            self._gpu.run_helper(
+                "scale_elements",
+                rows * cols,
+                pointer(self.address_of(product)),
+                np.int32(self.element.format_code),
+                *map(np.int64, (rows, cols, self.ld)),
+                np.float32(2.0**exponent),
+            )
+
+    def forget(self, row: int, col: int) -> None:
+        """Make the element at that place of each matrix NaN."""
+        for product in range(self._stacking.count):
+            self._gpu.run_helper(
+                "fill_bits",
+                1,
+                pointer(self.address_of(product) + (row * self.ld + col) * self.element.size_bytes),
+                np.int64(1),
+                np.int32(self.element.size_bytes),
+                np.uint32(NAN_BITS),
+            )
+
 
 def aligned_address(buffer_address: int, element: Element) -> int:
     """The first address in a buffer where a matrix may begin: aligned, behind its guard."""
@@ -129,7 +154,8 @@ class InputSet:
     Values are of the element types of A, B and C. Filled with integers every product and partial
     sum is exact in float32, whatever the order of summation: at most 9 K < 2^24 up to K = 1.8
     million, and beyond that far (over 70 standard deviations) below it because the signs are
-    random. Scalars that would spoil that are replaced. With an epilogue A is smaller by a power of
+    random. Where C saturates, sums of the first row are beyond its largest number, and a column has
+    a NaN. Scalars that would spoil that are replaced. With an epilogue A is smaller by a power of
     2, so that sums are about 1 (`autogemm.model.epilogue.sum_exponent`), unless A holds integers.
     """
 
@@ -164,6 +190,8 @@ class InputSet:
         for number, matrix in enumerate(self._matrices()):
             matrix.fill(4 * seed + number, fill)
         self.a.scale(self._shift)
+        if integers and dtype.c.saturates:
+            self._make_extreme(problem)
         for number, matrix in enumerate(self.extras.values()):
             matrix.fill(4 * (seed + 1000) + number, fill)
             matrix.scale(-2 if integers else 0)
@@ -184,6 +212,13 @@ class InputSet:
         shape = (problem.m, problem.n)
         self._own_c = Matrix(self._gpu, shape, problem.ldc, problem.dtype.c, self._of_c)
         self._own_c.fill(4 * self._seed + 2, self.fill)
+
+    def _make_extreme(self, problem: Problem) -> None:
+        layout, largest = problem.layout, problem.dtype.c.largest_exponent
+        self.a.scale_first(largest - 2 - self._shift, transposed=layout.trans_a)
+        if problem.n > 1:
+            place = (problem.k // 2, problem.n // 2)
+            self.b.forget(*(reversed(place) if layout.trans_b else place))
 
     @contextmanager
     def few_products(self, problem: Problem) -> Iterator[None]:
@@ -288,9 +323,9 @@ def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
     if not problem.epilogue.is_plain:
         # Two float64, with a bound each; a third for products that are rounded before.
         references = 3 * (8 + 4)
-        if problem.epilogue.num_columns > 1:
+        if problem.epilogue.num_columns > 1 or problem.dtype.c.saturates:
             # The plain product, which the baseline makes first.
-            references += problem.epilogue.num_columns * problem.dtype.c.size_bytes
+            references += problem.epilogue.num_columns * problem.dtype.of_sums.c.size_bytes
         if problem.epilogue.output is not None:
             # As much again, and the second output itself.
             references += 3 * (8 + 4) + problem.epilogue.output.element(problem.dtype).size_bytes

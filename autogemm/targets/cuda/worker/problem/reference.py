@@ -293,7 +293,8 @@ class Reference:
     def _finish_fused(self, fused: Helpers, tile: Tile, product: int, squares: int) -> None:
         """As `_finish`, with the epilogue; without squares sums are exact."""
         problem, inputs = self._problem, self._inputs
-        sum_roundoff = problem.dtype.c.unit_roundoff if self._rounds_sums else 0.0
+        of_sums = problem.dtype.of_sums.c
+        sum_roundoff = of_sums.unit_roundoff if self._rounds_sums else 0.0
         fused.run(
             "finish_fused_tile",
             tile.rows * tile.cols,
