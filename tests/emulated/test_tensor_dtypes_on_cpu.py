@@ -32,11 +32,14 @@ pytestmark = [
 ]
 
 OPTIONS = MeasureOptions(deadline_s=200.0, max_samples=2)
-# One of each kind of 8-bit type: C is read and rounded as with 16-bit ones.
+# One of each kind of 8-bit input. `test_fp8_output_worker.py` has C in 8 bits, which this kernel's
+# conversions lack.
 TENSOR_DTYPES = [
     dtype
     for dtype in DType
-    if not dtype.has_fp32_products and (dtype.size_bytes > 1 or dtype in DType.one_each())
+    if not dtype.has_fp32_products
+    and dtype.c.size_bytes > 1
+    and (dtype.size_bytes > 1 or dtype in DType.one_each())
 ]
 
 # Element types by their C++ names; what is rounded where is a word that a test may replace.

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -57,12 +58,15 @@ def built(source: str, name: str) -> str:
     library = folder / name
     if not library.exists():
         folder.mkdir(exist_ok=True)
-        # Under a name of its own first: several processes may build the same.
+        # Under a name of its own first: several processes may build the same. The first one's
+        # stays: the path of a loaded library whose file was replaced cannot be opened again.
         mine = folder / f"{os.getpid()}-{name}"
         command = ["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-include", str(SHIM)]
         command += ["-x", "c++", "-", "-o", str(mine)]
         subprocess.run(command, input=source, text=True, check=True)
-        mine.replace(library)
+        with suppress(FileExistsError):
+            library.hardlink_to(mine)
+        mine.unlink()
     return str(library)
 
 
