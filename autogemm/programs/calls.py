@@ -11,6 +11,7 @@ import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -91,12 +92,13 @@ class Calls:
         self.counts[call] = self.counts.get(call, 0) + 1
         if decision.why:
             return None
+        multiply = partial(gemm, allow_emulation=self._results.emulation)
         if decision.is_bias:
-            return gemm(args[1], args[2], epilogue=BIAS, bias=args[0].reshape(-1))
+            return multiply(args[1], args[2], epilogue=BIAS, bias=args[0].reshape(-1))
         if function not in _ADDING:
-            return gemm(args[0], args[1])
+            return multiply(args[0], args[1])
         alpha, beta = factors
-        return gemm(args[1], args[2], alpha=alpha, beta=beta, c=args[0])
+        return multiply(args[1], args[2], alpha=alpha, beta=beta, c=args[0])
 
     def _decide(
         self,

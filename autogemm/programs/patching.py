@@ -91,7 +91,12 @@ class PatchSummary:
 
 
 def patch(
-    model: Any, *, gpu: str | None = None, calls: bool = False, catalogue: bool = False
+    model: Any,
+    *,
+    gpu: str | None = None,
+    calls: bool = False,
+    catalogue: bool = False,
+    allow_emulation: bool = False,
 ) -> PatchSummary:
     """Let a model's linear layers run tuned kernels, where results show these to be faster.
 
@@ -106,6 +111,8 @@ def patch(
     ``addmm``, ``baddbmm``) run kernels as well: each size is decided at its first call, and the
     summary's ``calls`` say what became of them. Torch's functions take longer on the host within
     such modules.
+    ``allow_emulation`` allows kernels that compute float32 by tensor-core products of lower
+    precision, for which results of ``autogemm tune --allow-emulation`` then count.
     Parameters, names and the state dict stay as they are.
 
     Raises UsageError for what is no module, is patched already, or without a GPU.
@@ -116,7 +123,8 @@ def patch(
         raise UsageError("the model is patched already: call autogemm.unpatch(model) first")
     if gpu is None and not torch.cuda.is_available():
         raise UsageError("torch sees no GPU: patch where the model runs")
-    results = results_on(gpu or torch.cuda.get_device_name(), None, catalogue=catalogue)
+    gpu_name = gpu or torch.cuda.get_device_name()
+    results = results_on(gpu_name, None, catalogue=catalogue, emulation=allow_emulation)
     activations = dict(_followed(model))
     layers = []
     for name, module in model.named_modules():
@@ -162,6 +170,7 @@ class _Choice:
     trained: frozenset[int]
     activation: str
     has_bias: bool
+    emulation: bool
 
     def epilogue(self, activated: bool) -> str:
         inner = "acc + bias[n]" if self.has_bias else "acc"
@@ -214,8 +223,13 @@ def _chosen(linear: Any, activation: str, results: Results) -> _Choice:
     dtype = _DTYPES[linear.weight.dtype]
     if dtype is DType.F32 and torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32":
         dtype = DType.TF32
+    no_rows = frozenset[int]()
     choice = _Choice(
-        linear.weight.dtype, *(frozenset[int](),) * 3, activation, linear.bias is not None
+        linear.weight.dtype,
+        *(no_rows, no_rows, no_rows),
+        activation,
+        linear.bias is not None,
+        results.emulation,
     )
     rows = sorted({m for m, n, k in results.by_size if (n, k) == (columns, depth)})
 
@@ -231,7 +245,7 @@ def _chosen(linear: Any, activation: str, results: Results) -> _Choice:
         if results.is_faster(Problem(m, depth, columns, Layout.NN, dtype))
         and results.is_faster(Problem(depth, columns, m, Layout.TN, dtype))
     )
-    activated = faster(choice.epilogue(True)) if activation else frozenset[int]()
+    activated = faster(choice.epilogue(True)) if activation else no_rows
     return replace(choice, plain=plain, activated=activated, trained=trained)
 
 
@@ -275,5 +289,11 @@ def _by_kernel(linear: Any, x: Any, *, activated: bool) -> Any:
         return None
     inputs = {"bias": linear.bias} if choice.has_bias else {}
     flat = x.reshape(rows, linear.in_features)
-    result = gemm(flat, linear.weight.T, epilogue=choice.epilogue(activated), **inputs)
+    result = gemm(
+        flat,
+        linear.weight.T,
+        epilogue=choice.epilogue(activated),
+        allow_emulation=choice.emulation,
+        **inputs,
+    )
     return result.reshape(*x.shape[:-1], linear.out_features)

@@ -16,9 +16,13 @@ _Size = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The newest measured result of each problem on a GPU, behind these perhaps the catalogue's."""
+    """The newest measured result of each problem on a GPU, behind these perhaps the catalogue's.
+
+    With ``emulation`` a kernel may compute FP32 by products of lower precision.
+    """
 
     gpu: str
+    emulation: bool
     by_size: Mapping[_Size, tuple[DecidedRow, ...]]
 
     def of(self, problem: Problem) -> DecidedRow | None:
@@ -32,9 +36,13 @@ class Results:
         return row is not None and row.finals.against_baseline is AgainstBaseline.FASTER
 
 
-def results_on(gpu: str, db: str | None, *, catalogue: bool = False) -> Results:
+def results_on(
+    gpu: str, db: str | None, *, catalogue: bool = False, emulation: bool = False
+) -> Results:
     """Read the database; ``gpu`` is any part of a GPU's name. No results where there is no file.
 
+    Results count whose winner `autogemm.gemm` would run: one of a family that ships, and one that
+    computes FP32 by products of lower precision only with ``emulation``.
     With ``catalogue`` the winners that ship count where the database has no result, if they are of
     a GPU of that name and of the texts that are emitted today.
     """
@@ -43,24 +51,30 @@ def results_on(gpu: str, db: str | None, *, catalogue: bool = False) -> Results:
             rows = store.decided()
     except NotFoundError:
         rows = []
+    names = {family.name for family in default_families(emulation=emulation)}
     rows = [
         row
         for row in rows
-        if gpu.lower() in row.spec.device.name.lower()
+        if _winning_family(row) in names
+        and gpu.lower() in row.spec.device.name.lower()
         and row.spec.objective is Objective.TIME
         and row.spec.provenance is Provenance.MEASURED
     ]
     rows.sort(key=lambda row: row.measured_at)
     shipped = []
     if catalogue:
-        names = [family.name for family in default_families()]
         shipped = shipped_rows(names, query=BestQuery(gpu=gpu), same_text=True)
     by_size: dict[_Size, tuple[DecidedRow, ...]] = {}
     for row in (*reversed(rows), *shipped):
         problem = row.spec.problem
         size = (problem.m, problem.n, problem.k)
         by_size[size] = (*by_size.get(size, ()), row)
-    return Results(gpu, by_size)
+    return Results(gpu, emulation, by_size)
+
+
+def _winning_family(row: DecidedRow) -> str:
+    config = row.finals.winner.config
+    return "" if config is None else config.family
 
 
 def _is_same(one: Problem, other: Problem) -> bool:

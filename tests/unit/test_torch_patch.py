@@ -20,9 +20,11 @@ from torch_stand_in import StandIn, driver, products  # noqa: E402
 import autogemm  # noqa: E402
 from autogemm.cli import main  # noqa: E402
 from autogemm.model.called import CalledGemm, Recorded, called_text  # noqa: E402
+from autogemm.model.config import Config  # noqa: E402
 from autogemm.model.epilogue import Epilogue  # noqa: E402
 from autogemm.model.problem import Layout, Problem  # noqa: E402
-from autogemm.store import RunState  # noqa: E402
+from autogemm.runtime.operands import Products  # noqa: E402
+from autogemm.store import RunState, open_store  # noqa: E402
 from autogemm.support.errors import UsageError  # noqa: E402
 
 __all__ = ["driver", "products"]
@@ -134,6 +136,33 @@ def test_in_training_gradients_must_be_faster_too(database: Path, products: Stan
     assert products.made == []
     model.bare(torch.randn(7, 8, requires_grad=True)).square().sum().backward()
     assert products.problems == ["7x16x8 nt f32 x1", "7x8x16 nn f32 x1", "8x16x7 tn f32 x1"]
+
+
+def test_a_winner_of_emulation_counts_where_that_is_allowed(
+    database: Path, products: StandIn
+) -> None:
+    emulated = problem(5, 16, 8)
+    with open_store(str(database)) as store:
+        run = store.begin_run(replace(store_samples.SPEC, problem=emulated))
+        config = Config.of("sgemm_emulated_wgmma", {"BM": 64})
+        outcome = replace(store_samples.ok(64, 10.0), config=config)
+        store.record_trial(run, 0, outcome, replace(store_samples.source(64), config=config))
+        entry = replace(store_samples.entry(64, 10.0, 10.0, 10.0, ratio=3.0), config=config)
+        store.record_finals(run, store_samples.finals(entry), {})
+        store.finish_run(run, RunState.FINISHED)
+
+    def replaced_rows(**options: bool) -> tuple[int, ...]:
+        model = Model()
+        summary = autogemm.patch(model, gpu="h100", **options)
+        with torch.no_grad():
+            model.bare(torch.randn(5, 8))
+        return next(one.rows for one in summary.layers if one.name == "bare")
+
+    assert replaced_rows() == (6, 7)
+    assert products.made == []
+    assert replaced_rows(allow_emulation=True) == (5, 6, 7)
+    (made,) = products.made
+    assert (made.problem, made.products) == ("5x16x8 nt f32 x1", Products.EMULATED)
 
 
 def test_what_cannot_be_patched_is_one_line(database: Path) -> None:
