@@ -1,4 +1,4 @@
-"""Times of calls in PyTorch's process, in turn, each as a CUDA graph of some milliseconds."""
+"""Times of calls in PyTorch's process, in turn, as CUDA graphs of some milliseconds or as calls."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -7,30 +7,37 @@ from typing import Any
 SAMPLE_US = 4000.0
 
 
-def interleaved(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Microseconds of each call in each round; the order within a round is random."""
+def interleaved(
+    calls: Mapping[str, Callable[[], Any]], rounds: int, *, captured: bool = True
+) -> dict[str, list[float]]:
+    """Microseconds of each call in each round; the order within a round is random.
+
+    Unless ``captured``, each sample is one call from the host.
+    """
     import torch
 
-    graphs = {name: graph_of(call) for name, call in calls.items()}
+    runs = {name: graph_of(call) if captured else (call, 1) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     order, begin, end = list(calls), *(torch.cuda.Event(enable_timing=True) for _ in range(2))
     shuffled = random.Random(1)
     for _ in range(rounds):
         shuffled.shuffle(order)
         for name in order:
-            graph, launches = graphs[name]
+            run, launches = runs[name]
             # Untimed: while it runs, the host queues all that is timed.
-            graph.replay()
+            run()
             begin.record()
-            graph.replay()
+            run()
             end.record()
             end.synchronize()
             samples[name].append(begin.elapsed_time(end) * 1e3 / launches)
     return samples
 
 
-def graph_of(call: Callable[[], Any]) -> tuple[Any, int]:
-    """A CUDA graph of so many calls that it takes about `SAMPLE_US`, and their number."""
+def graph_of(call: Callable[[], Any]) -> tuple[Callable[[], Any], int]:
+    """The replay of a CUDA graph of so many calls that it takes about `SAMPLE_US`, and their
+    number.
+    """
     import torch
 
     def microseconds(work: Callable[[], Any]) -> float:
@@ -49,4 +56,4 @@ def graph_of(call: Callable[[], Any]) -> tuple[Any, int]:
     with torch.cuda.graph(graph):
         for _ in range(launches):
             call()
-    return graph, launches
+    return graph.replay, launches
