@@ -242,4 +242,6 @@ def test_they_are_compared_with_loops_of_calls(
     names = {finals.baseline.name, *(one.name for one in finals.calls)}
     assert any(name.startswith("cuBLAS GemmEx, looped") for name in names), names
     wrong = [one.name for one in finals.calls if one.status is Status.WRONG_RESULT]
-    assert wrong == []
+    # The simulated library's first proposal is wrong; whether it is fast enough to take part
+    # depends on the machine's load.
+    assert all(name.startswith("cuBLASLt proposal 1,") for name in wrong), wrong

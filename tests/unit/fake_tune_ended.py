@@ -27,8 +27,8 @@ from autogemm.cli import main
 from autogemm.model.kernel import KernelSource
 from autogemm.targets import Chosen
 
-# A run takes about 600 steps, half of them before its first trial.
-MOST_STEPS = 300
+# A run takes about 340 steps, half of them before its first trial.
+MOST_STEPS = 170
 MOST_ATTEMPTS = 40
 
 
@@ -98,16 +98,20 @@ def held(folder: Path) -> dict[str, Any]:
         (check,) = connection.execute("PRAGMA integrity_check").fetchone()
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
         trials = finals = []
+        is_finished = False
         if "run_trials" in tables:
             trials = connection.execute(
                 "SELECT run_id, number, config FROM run_trials ORDER BY id"
             ).fetchall()
             finals = connection.execute("SELECT run_id FROM finals").fetchall()
+            states = connection.execute("SELECT state FROM runs WHERE id = 1").fetchall()
+            is_finished = states == [("finished",)]
         return {
             "integrity": check,
             "foreign_keys": connection.execute("PRAGMA foreign_key_check").fetchall(),
             "trials": trials,
             "finals": [run_id for (run_id,) in finals],
+            "is_finished": is_finished,
         }
 
 
@@ -131,8 +135,10 @@ def run() -> None:
             os._exit(0)
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
-        print(json.dumps({"step": last, "exit": code, **held(folder)}), flush=True)
-        if code == 0:
+        attempted = {"step": last, "exit": code, **held(folder)}
+        print(json.dumps(attempted), flush=True)
+        # It may be ended even then, while it prints the result: the next one would be a new run.
+        if attempted["is_finished"]:
             return
 
 
