@@ -108,7 +108,7 @@ def test_wisdom_says_what_it_leaves_out(database: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["export", "--csv", "--format", "t4"], "one file is of one format, not t4 and csv"),
+        (["export", "--csv", "--format", "t4"], "a file has one format, not t4 and csv"),
         (["export", "--csv", "--json"], "not json and csv"),
         (["export", "--format", "wisdom", "--status", "ok"], "--status has no meaning"),
         (["export", "--format", "xml"], "'xml' is not one of"),

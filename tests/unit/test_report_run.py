@@ -122,7 +122,7 @@ def test_a_loss_is_called_one() -> None:
     assert "the winner is 10.0% slower" in outcome_words(RunTrials(run, trials.trials))[1]
     tied = replace(finals, baseline=replace(finals.baseline, tied=True))
     run = replace(run, finals=tied)
-    assert "no difference between the two was shown" in outcome_words(RunTrials(run, ()))[1]
+    assert "the difference is not significant" in outcome_words(RunTrials(run, ()))[1]
 
 
 def test_advice_depends_on_when_the_best_came() -> None:

@@ -191,7 +191,7 @@ def test_tune_prints_both_errors_and_what_was_asked_for(cli: Cli) -> None:
     assert "error" in lines[1].split()
     (said,) = [line for line in lines if "asked for" in line]
     assert "relative Frobenius 1e-06; cuBLAS: " in said
-    assert said.endswith("relative Frobenius 1e-06; at most 1e-06 was asked for")
+    assert said.endswith("relative Frobenius 1e-06; the limit is 1e-06")
     assert "inaccurate" in lines[-3]
     (row,) = csv.DictReader(io.StringIO(cli.run("db", "list", "--csv").output))
     assert row["max_error"] == "cublas"
