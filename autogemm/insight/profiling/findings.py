@@ -145,9 +145,7 @@ def _compute(counters: Counters) -> Iterator[Finding]:
             ("TM", "TN", "VEC", "VEC_LOAD", "LOAD", "BK"),
         )
     elif issue >= BUSY_PERCENT:
-        yield Finding(
-            "compute", figure, "the cores are busy: only fewer instructions would help"
-        )
+        yield Finding("compute", figure, "the cores are busy: only fewer instructions would help")
     else:
         yield Finding("compute", figure, "the cores wait: see the stall reasons")
 

@@ -138,9 +138,7 @@ class VerifyCommand:
         if self.mutate is not None and (self.kernel_key is not None or self.places != "cpu"):
             raise UsageError("--mutate plants bugs on the CPU: leave out --kernel and --on")
         if self.lines and (self.certify or self.mutate or self.places != "cpu"):
-            raise UsageError(
-                "--lines only counts, on the CPU: leave out --certify, --mutate, --on"
-            )
+            raise UsageError("--lines only counts, on the CPU: leave out --certify, --mutate, --on")
 
 
 def run(command: VerifyCommand) -> None:
