@@ -43,7 +43,7 @@ def test_words_name_the_fastest_of_each_size(store: Store) -> None:
         "naive (measured)."
     )
     assert second.startswith("512x256x64: kernel 1 is the fastest")
-    assert "63 TFLOP/s" in ceilings
+    assert "63 of 66.9 TFLOP/s" in ceilings
     assert ceilings.endswith("3352 GB/s; it read data that stays in L2 at 5600 GB/s.")
     assert limits_of_kernels(found)[0] == (
         "1024: 171 FLOP per byte that must move, so arithmetic is the limit; kernel 1 reaches "
