@@ -243,7 +243,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
                 "TuningParameters": [{"Name": "M", "Type": "int", "Values": "[1]"}]
             }
         },
-        "no parameter that can be taken: parameter 'M': the name means something else",
+        "no usable parameter: parameter 'M': the name means something else",
     ),
     "too many": (
         {

@@ -131,7 +131,7 @@ def test_a_finalist_that_turns_out_inaccurate_does_not_win(tmp_path: Path, store
     assert lost.config != result.finals.winner.config
     assert result.counts[Status.INACCURATE] == 2, "two configs of one kernel"
     with pytest.raises(
-        CertificationError, match=r"as accurate as asked for: error 0\.001, 0\.0001"
+        CertificationError, match=r"no finalist is accurate enough: error 0\.001, 0\.0001"
     ):
         tune(replace(request, finalists=1, fresh=True), Wavering(), FakeCompiler(), store)
 
@@ -221,4 +221,4 @@ def test_a_list_of_times_has_no_errors(tmp_path: Path) -> None:
     arguments = ("tune", "--gpu", f"recorded:{path}", "--max-error", "1e-6", "-q")
     result = CliRunner().invoke(main, [*arguments, "--db", str(tmp_path / "x.db")])
     assert result.exit_code == 2
-    assert "that recording lists times and no errors: leave --max-error out" in result.output
+    assert "that recording contains no errors, only times: leave --max-error out" in result.output
