@@ -50,7 +50,7 @@ def grouped_gemm(  # noqa: PLR0913, PLR0917  # as gemm: operands, result, factor
     if _needs_gradient(x, w, *inputs.values()):
         if epilogue or out is not None:
             raise UsageError(
-                "grouped_gemm has no gradients with an epilogue, and none into out: call it under "
+                "grouped_gemm has no gradients with an epilogue or an out: call it under "
                 "torch.no_grad()"
             )
         from autogemm.runtime.torch_rules import with_gradients
@@ -88,7 +88,7 @@ def grouped_gemm_tn(  # noqa: PLR0913, PLR0917  # as grouped_gemm
 
 def _rows_of(offsets: Any, counts: Any) -> Rows:
     if (offsets is None) == (counts is None):
-        raise UsageError("give offsets, or counts for groups of a fixed capacity: one of both")
+        raise UsageError("give offsets, or counts for groups of a fixed capacity, but not both")
     return Rows(counts, True) if offsets is None else Rows(offsets, False)
 
 

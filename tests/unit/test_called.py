@@ -53,7 +53,7 @@ def test_processes_are_merged_the_longest_time_first() -> None:
 @pytest.mark.parametrize(
     ("line", "name", "value", "words"),
     [
-        (0, "version", 2, "line 1: no recording of this version"),
+        (0, "version", 2, "line 1: not a recording of this version"),
         (0, "clock", "sun", "line 1: clock is cuda or cpu, got 'sun'"),
         (1, "size", "0x1x1", "line 2: M must be from 1"),
         (1, "calls", 0, "line 2: calls is a whole number from 1, got 0"),
