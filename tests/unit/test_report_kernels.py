@@ -47,7 +47,7 @@ def test_words_name_the_fastest_of_each_size(store: Store) -> None:
     assert ceilings.endswith("3352 GB/s; it read data that stays in L2 at 5600 GB/s.")
     assert limits_of_kernels(found)[0] == (
         "1024: 171 FLOP per byte that must move, so arithmetic is the limit; kernel 1 reaches "
-        "40.1 % of it."
+        "40.1 % of the roof."
     )
 
 

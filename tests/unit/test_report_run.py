@@ -136,9 +136,9 @@ def test_advice_depends_on_when_the_best_came() -> None:
     early = RunTrials(free, (replace(last, number=0, outcome=fast), *trials.trials[1:]))
     assert any("promises little" in line for line in advice(early, missing, {}))
     shares = dict.fromkeys("ABCD", 0.2)
-    assert any("A, B, C set" in line for line in advice(early, missing, shares))
+    assert any("A, B, C distinguish" in line for line in advice(early, missing, shares))
     used_up = RunTrials(replace(early.run, stopped_by=StopRule.USED_UP), early.trials)
-    assert not any("A, B, C set" in line for line in advice(used_up, missing, shares))
+    assert not any("A, B, C distinguish" in line for line in advice(used_up, missing, shares))
     assert "autogemm export" in advice(early, missing, {})[-1]
     assert not any("export" in line for line in advice(early, missing, {}, is_stored=False))
 

@@ -189,7 +189,7 @@ def test_tune_prints_both_errors_and_what_was_asked_for(cli: Cli) -> None:
     assert shown.exit_code == 0, shown.output
     lines = shown.output.splitlines()
     assert "error" in lines[1].split()
-    (said,) = [line for line in lines if "asked for" in line]
+    (said,) = [line for line in lines if "the limit is" in line]
     assert "relative Frobenius 1e-06; cuBLAS: " in said
     assert said.endswith("relative Frobenius 1e-06; the limit is 1e-06")
     assert "inaccurate" in lines[-3]
