@@ -335,7 +335,7 @@ def test_a_stored_kernel_of_tensor_cores_is_profiled_with_its_dtype(run: Run) ->
         (("rungs", *TILED), "not a kernel of autogemm"),
         (("[red]x", *TILED), "no kernel '[red]x'"),
         (("tiled", "--from", "absent.csv"), "cannot read absent.csv"),
-        (("tiled", "--from", str(PAGES / "README.md"), "--gpu", "h100"), "no raw page"),
+        (("tiled", "--from", str(PAGES / "README.md"), "--gpu", "h100"), "not a raw page"),
         (("winner", *TILED), "autogemm tune"),
     ],
 )

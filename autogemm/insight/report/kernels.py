@@ -17,10 +17,10 @@ from autogemm.model.results.benchmark import Bench, BenchEntry, KernelKind
 from autogemm.model.results.stored import Profile
 from autogemm.store import BestQuery, RunLine, Store
 
-SIZES = Plot("sizes", "Speed against size", "A panel for each kernel, the others thin behind it")
-SHARES = Plot("shares", "All kernels and sizes", "A number for each kernel and size")
-LADDER = Plot("ladder", "The ladder", "A bar for each kernel, in the order of the benchmark")
-ROOFLINE = Plot("roofline", "Roofline", "A point for each kernel and size, below the GPU's limits")
+SIZES = Plot("sizes", "Speed against size", "One panel per kernel, with the others as thin lines")
+SHARES = Plot("shares", "All kernels and sizes", "One number per kernel and size")
+LADDER = Plot("ladder", "The ladder", "One bar per kernel, in the order of the benchmark")
+ROOFLINE = Plot("roofline", "Roofline", "One point per kernel and size, below the GPU's limits")
 
 
 def bench_report(store: Store, bench_id: int | None) -> Page:
