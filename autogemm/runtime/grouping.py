@@ -40,10 +40,10 @@ class Rows:
         said = array.__cuda_array_interface__
         strides: Hashable = said.get("strides")
         if tuple(said["shape"]) != (count,) or strides not in (None, (4,)):
-            content = "the first row of each group and the one behind the last"
-            content = "how many rows each group has" if self.masked else content
+            content = "the first row of each group and the end of the last one"
+            content = "the number of rows of each group" if self.masked else content
             raise UsageError(
-                f"{self.name} has {content}: {count} contiguous numbers, got the shape "
+                f"{self.name} must be {content}: {count} contiguous numbers, got the shape "
                 f"{list(said['shape'])}"
             )
         address = int(said["data"][0])

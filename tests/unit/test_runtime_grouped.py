@@ -160,7 +160,7 @@ def test_offsets_of_int64_are_converted_at_each_call(driver: FakeDriver) -> None
     [
         ({}, "give offsets, or counts"),
         ({"offsets": np.zeros(5, np.int32), "counts": np.zeros(4, np.int32)}, "but not both"),
-        ({"counts": np.zeros(5, np.int32)}, "how many rows each group has: 4 numbers"),
+        ({"counts": np.zeros(5, np.int32)}, "the number of rows of each group: 4 contiguous"),
         ({"counts": np.zeros(4, np.int16)}, "counts is an int32 array, got <i2"),
         ({"offsets": np.zeros(5, np.int32)}, "x is [rows, K] and w [groups, K, N]"),
     ],
