@@ -1,11 +1,11 @@
 """autogemm finds the fastest GEMM kernel for your GPU and sizes, verifies it, and exports it.
 
-`gemm` multiplies arrays of PyTorch, CuPy and other libraries with tuned kernels, `grouped_gemm`
-rows of groups by a matrix each, `grouped_gemm_tn` rows of groups by each other. `tune` searches for
-the fastest kernel of a problem, `best` looks up a stored result, and `forget` drops the choices of
-`gemm`; `record`, `patch` and `inductor_options` work on PyTorch programs and models. The command
-line (``autogemm tune``, ``export``, ``db``) is a thin layer over the same packages;
-docs/architecture.md describes them.
+`gemm` multiplies arrays of PyTorch, CuPy and other libraries with tuned kernels. `grouped_gemm`
+multiplies the rows of each group by the group's matrix, and `grouped_gemm_tn` multiplies two
+matrices group by group over their rows. `tune` searches for the fastest kernel of a problem, `best`
+looks up a stored result, and `forget` drops the choices of `gemm`; `record`, `patch` and
+`inductor_options` work on PyTorch programs and models. The command line (``autogemm tune``,
+``export``, ``db``) is a thin layer over the same packages; docs/architecture.md describes them.
 """
 
 from autogemm.support.version import __version__
@@ -32,12 +32,12 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names, those that are not imported yet included."""
+    """Return the public names, including those that are not imported yet."""
     return sorted(__all__)
 
 
 def __getattr__(name: str) -> object:
-    """The functions are imported at their first use: the package itself stays light."""
+    """Import a public function on first use, so that importing the package is fast."""
     if name in __all__:
         from autogemm import programs, runtime
 

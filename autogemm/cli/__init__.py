@@ -40,12 +40,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("kernels.commands", "Run kernels on edge cases, checked access by access."),
     "render": ("kernels.commands", "Print the CUDA source of one config."),
     "bench": ("bench.command", "Time kernels side by side: rungs, your own, libraries."),
-    "profile": ("insight.commands", "Say what limits a kernel, from hardware counters."),
+    "profile": ("insight.commands", "Explain what limits a kernel, from hardware counters."),
     "bench-search": ("bench_search.command", "Compare search strategies on recorded spaces."),
     "report": ("insight.commands", "Write one HTML file that explains a run or a benchmark."),
     "plot": ("insight.commands", "Plot a run or a benchmark."),
     "roofline": ("insight.commands", "Show how close kernels come to the roofs of their GPU."),
-    "cache": ("cache.command", "Show, clear and limit what is kept on disk."),
+    "cache": ("cache.command", "Show, clear and limit the files kept on disk."),
     "gpus": ("kernels.commands", "List the attached GPUs, known GPUs and recordings."),
 }
 
@@ -181,9 +181,9 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 )
 @click.pass_context
 def main(context: click.Context, config_file: str | None) -> None:
-    """Find the fastest GEMM kernel for your GPU and sizes, prove it right, get one CUDA file.
+    """Find the fastest GEMM kernel for your GPU and sizes, verify it, get one CUDA file.
 
-    Every option can also be set by the environment, as in AUTOGEMM_TUNE_BUDGET=30s, or by a file
+    Every option can also be set by the environment, as in AUTOGEMM_TUNE_BUDGET=30s, or in a file
     of defaults. Options on the command line come first, then the environment, then the file.
 
     \b

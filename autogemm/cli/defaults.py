@@ -53,7 +53,7 @@ def read_defaults(
     for name in sections:
         if name not in (ALL, *names):
             known = did_you_mean(name, (ALL, *names))
-            raise UsageError(f"{path}: there is no command {name!r} for a section{known}")
+            raise UsageError(f"{path}: section {name!r} is not the name of a command{known}")
     for_all = sections.get(ALL, {})
     own = sections.get(command.name or "", {})
     assert command.name is not None
@@ -89,7 +89,7 @@ def _sections(path: Path) -> dict[str, dict[str, Any]]:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
-            raise UsageError(f"{path}: more than {MAX_BYTES:,} bytes are no file of defaults")
+            raise UsageError(f"{path}: more than {MAX_BYTES:,} bytes: not a file of defaults")
         sections = tomllib.loads(text.decode())
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
@@ -98,7 +98,7 @@ def _sections(path: Path) -> dict[str, dict[str, Any]]:
     for name, section in sections.items():
         if not isinstance(section, dict):
             raise UsageError(
-                f"{path}: {name} stands in no section: write [tune], or [{ALL}] for every command, "
+                f"{path}: {name} is in no section: write [tune], or [{ALL}] for every command, "
                 "above it"
             )
     return sections
@@ -144,5 +144,5 @@ def _value(path: Path, names: tuple[str, ...], option: click.Option, value: Any)
     kinds = (bool,) if option.is_flag else (str, int, float)
     every = value if isinstance(value, list) and option.multiple else [value]
     if not all(type(one) in kinds for one in every):
-        raise UsageError(f"{where} cannot be {value!r}: write a text or a number")
+        raise UsageError(f"{where} cannot be {value!r}: write a string or a number")
     return value

@@ -55,7 +55,7 @@ def _replaceable(path: str, ours: bytes | None, force: bool) -> Iterator[Path]:
         if target.exists() and not force and not _begins_with(target, ours):
             raise UsageError(
                 f"{path} exists and is not an earlier output of this command: give another "
-                "name, or --force to replace it"
+                "name, or --force to overwrite it"
             )
         yield target
     except OSError as error:

@@ -31,12 +31,12 @@ def log_options(command: click.Command) -> None:
         (
             ("-v", "--verbose"),
             _start_on_stderr,
-            {"count": True, "help": "Say on stderr what is done; -vv says more."},
+            {"count": True, "help": "Log each step to stderr; -vv logs more."},
         ),
         (
             ("--log-file",),
             _start_in_file,
-            {"metavar": "FILE", "help": "Append to this file all that -vv says."},
+            {"metavar": "FILE", "help": "Append the log of -vv to this file."},
         ),
     ]
     for names, callback, how in options:

@@ -149,7 +149,7 @@ batch_option = click.option(
     "--batch",
     metavar="COUNT",
     default="",
-    help="Products of this size in one launch; behind it rows from one's A, B or C to the next's "
+    help="Number of products in one launch, optionally followed by the rows between matrices "
     "(64 rows_a=0: all share A). Default: one.",
 )
 
@@ -158,8 +158,8 @@ groups_option = click.option(
     "--groups",
     metavar="SPREAD",
     default="",
-    help="Groups of rows, each with a B of its own, and how rows are spread over them: 8 uniform, "
-    "128 zipf=1.1 seed=3, or the rows of each (4,0,17,128); masked behind it: groups of a fixed "
+    help="Groups of rows, each with its own B, and the distribution of rows over them: 8 uniform, "
+    "128 zipf=1.1 seed=3, or the rows of each (4,0,17,128); with masked: groups of a fixed "
     "capacity. In layout tn groups divide K. Default: none.",
 )
 
@@ -373,15 +373,15 @@ def bench_id_of(number: BenchName | None) -> int | None:
 filter_options = grouped(
     "query",
     BestQuery,
-    click.option("--gpu", metavar="NAME", help="Any part of the name of the GPU, in any case."),
+    click.option("--gpu", metavar="NAME", help="Any part of the GPU's name."),
     click.option("--size", metavar="SIZE", help="4096 or MxNxK."),
     click.option(
         "--layout", type=click.Choice(LAYOUTS), help="op(A) then op(B): n as stored, t transposed."
     ),
     click.option("--dtype", type=click.Choice(DTYPES), help="Element type."),
     click.option("--epilogue", metavar="EXPRESSION", help="Epilogue, or none."),
-    click.option("--batch", metavar="COUNT", help="Number of products; 1 is no batch."),
-    click.option("--groups", metavar="COUNT", help="Number of groups, their spread, or none."),
+    click.option("--batch", metavar="COUNT", help="Number of products; 1 means no batch."),
+    click.option("--groups", metavar="COUNT", help="Number or distribution of groups, or none."),
     click.option("--family", metavar="NAME", help="Kernel family."),
     click.option("--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Only this run."),
     choice_option(

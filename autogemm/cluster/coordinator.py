@@ -211,7 +211,7 @@ class _Coordinator:
             else:
                 self._state.places[name] = place
         if not self._state.places:
-            raise ClusterError(f"no worker can work: {_first(faults)}")
+            raise ClusterError(f"all workers fail: {_first(faults)}")
         for name, fault in faults.items():
             self._send_away(name, fault)
 
@@ -249,7 +249,7 @@ class _Coordinator:
         now = time.monotonic()
         self._alone_since = self._alone_since or now
         if now - self._alone_since > self._patience_s:
-            raise ClusterError("all workers are gone")
+            raise ClusterError("all workers are lost")
 
     def _hand_out(self) -> None:
         """Give each worker a problem and the next one, so that its GPU is never idle."""

@@ -219,7 +219,7 @@ def _checked(arch: str, source: KernelSource) -> str:
     supported = nvrtc.supported_archs()
     if not re.fullmatch(r"sm_\d+[af]?", arch) or arch.rstrip("af") not in supported:
         raise UsageError(
-            f"{nvrtc.version()} does not compile for {arch!r}; it does for {', '.join(supported)}"
+            f"{nvrtc.version()} does not support {arch!r}, only {', '.join(supported)}"
         )
     return arch
 

@@ -89,7 +89,7 @@ def _build(
     api = _api()
     result, program = api.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], [])
     if result != api.nvrtcResult.NVRTC_SUCCESS:
-        raise KernelCompileError(f"NVRTC takes no further program: {result.name}")
+        raise KernelCompileError(f"NVRTC cannot create a program: {result.name}")
     try:
         encoded = [option.encode() for option in options]
         (result,) = api.nvrtcCompileProgram(program, len(encoded), encoded)

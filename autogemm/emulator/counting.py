@@ -75,7 +75,7 @@ def find_gcov(toolchain: Toolchain) -> str:
         if Path(name).name != gxx.name and (found := shutil.which(name)):
             return found
     raise CompilerMissingError(
-        f"counting lines needs gcov, which comes with {toolchain.gxx}: install it beside"
+        f"counting lines needs gcov, which comes with {toolchain.gxx}: install both"
     )
 
 

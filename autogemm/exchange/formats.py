@@ -72,7 +72,7 @@ def write_results(store: Store, query: BestQuery, status: Status | None, wanted:
             return Written(pieces, f'[\n  {{"{table.COLUMNS[0]}"'.encode())
         case Format.WISDOM:
             if status is not None:
-                raise UsageError("a wisdom file holds the best only: --status has no meaning")
+                raise UsageError("a wisdom file contains only the best configs: leave out --status")
             notes, pieces = wisdom_pieces(store, query)
             return Written(pieces, b'{"version"', notes)
         case Format.OPTUNA:
@@ -184,5 +184,5 @@ def recognised(path: Path) -> Format:
         if mark in head:
             raise UsageError(f"{path} is {what}")
     raise UsageError(
-        f"{path} is of no format that is known here: {', '.join(IMPORTED)}; see docs/exchange.md"
+        f"{path} has none of the known formats: {', '.join(IMPORTED)}; see docs/exchange.md"
     )

@@ -120,5 +120,5 @@ def _problem(target: ListedTarget, size: str | None) -> Problem:
     if said is not None and (size is None or Problem.parse_size(size) == (said.m, said.n, said.k)):
         return said
     if not (size or target.own_size):
-        raise UsageError(f"{target.path.name} does not say for which M, N and K: give --size")
+        raise UsageError(f"{target.path.name} does not state M, N and K: give --size")
     return Problem.of_size(size or target.own_size)

@@ -41,8 +41,8 @@ def wisdom_pieces(store: Store, query: BestQuery) -> tuple[tuple[str, ...], Iter
     if len(kinds) > 1:
         named = "; ".join(f"{_key(kind)}, {len(kind[-1])} parameters" for kind in kinds)
         raise UsageError(
-            f"a wisdom file is of one kernel, {len(kinds)} match ({named}): narrow with --family, "
-            "--layout, --dtype or --run"
+            f"a wisdom file contains one kernel, {len(kinds)} match ({named}): narrow with "
+            "--family, --layout, --dtype or --run"
         )
     chosen: dict[tuple[str, Problem], ResultRow] = {}
     for row in sorted(plain, key=_preference):

@@ -50,7 +50,7 @@ def read_bench_listing(path: Path, gpu: str | None = None) -> Bench:
         return Bench(NOT_STORED, spec, _moment(rows[0]), None, entries)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         why = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise RecordingError(f"{path} is not what `autogemm bench --json` prints: {why}") from error
+        raise RecordingError(f"{path} is not output of `autogemm bench --json`: {why}") from error
     except (UsageError, NotFoundError):
         raise
     except AutogemmError as error:
@@ -119,7 +119,7 @@ def _device(row: Mapping[str, Any], gpu: str | None, path: Path) -> Device:
     in_name = [one.short_name for one in known_gpus() if one.short_name in words]
     name = row.get("gpu") or gpu or (in_name[0] if len(in_name) == 1 else None)
     if name is None:
-        raise UsageError(f"{path} does not say its GPU: give --gpu, as in --gpu h100")
+        raise UsageError(f"{path} does not name its GPU: give --gpu, as in --gpu h100")
     return find_device(str(name))
 
 

@@ -42,5 +42,5 @@ def read_listed(path: Path) -> ListedRecording:
     """Read a file of one of these formats. Raises RecordingError."""
     found = listed_format(path)
     if found is None:
-        raise RecordingError(f"{path} is of none of the formats {', '.join(LISTED_FORMATS)}")
+        raise RecordingError(f"{path} has none of the formats {', '.join(LISTED_FORMATS)}")
     return LISTED_FORMATS[found].read(path)

@@ -116,7 +116,7 @@ def read_t1(path: Path) -> T1Space:
     reading = _Reading(form.ConfigurationSpace)
     if not reading.parameters:
         why = "; ".join(reading.left_out[:3])
-        raise ExchangeError(f"the T1 file {path} has no parameter that can be taken: {why}")
+        raise ExchangeError(f"the T1 file {path} has no usable parameter: {why}")
     said = form.KernelSpecification.KernelName
     name = re.sub(r"\W+", "_", said, flags=re.ASCII)
     name = name if _NAME.match(name) else f"kernel_{name}"

@@ -138,7 +138,7 @@ def parsed_called(text: str, place: str) -> Recorded:
 
 def _head(fields: Mapping[str, Any]) -> Recorded:
     if fields["format"] != FORMAT or fields["version"] != 1:
-        raise ValueError(f"no recording of this version: {FORMAT} 1")
+        raise ValueError(f"not a recording of this version: {FORMAT} 1")
     if fields["clock"] not in ("cuda", "cpu"):
         raise ValueError(f"clock is cuda or cpu, got {fields['clock']!r}")
     return Recorded(fields["clock"], _text(fields, "gpu"), _time(fields, "wall_us"), ())

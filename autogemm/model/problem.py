@@ -112,7 +112,7 @@ class Problem:
         groups, rows, name = self.groups, self.grouped_rows, "K" if self.divides_k else "M"
         if groups.masked and rows % groups.count:
             raise UsageError(
-                f"{groups.count} masked groups have as many rows each: {name} = {rows} is no "
+                f"{groups.count} masked groups must have equally many rows: {name} = {rows} is no "
                 f"multiple of {groups.count}"
             )
         if groups.used_rows(rows) > rows:

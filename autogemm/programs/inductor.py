@@ -11,11 +11,11 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def inductor_options() -> dict[str, Any]:
-    """Options of ``torch.compile`` with which Inductor times `autogemm.gemm` beside its own
-    candidates for each product of two matrices, and takes the fastest.
+    """Return options of ``torch.compile`` with which Inductor times `autogemm.gemm` together with
+    its own candidates for each product of two matrices, and uses the fastest.
 
     ``torch.compile(model, options=autogemm.inductor_options())``; more options may be added to the
-    dictionary. Raises UsageError where this version of torch has no such option.
+    dictionary. Raises UsageError if this version of PyTorch has no such option.
     """
     from torch._inductor import config
 

@@ -98,24 +98,24 @@ def patch(
     catalogue: bool = False,
     allow_emulation: bool = False,
 ) -> PatchSummary:
-    """Let a model's linear layers run tuned kernels, where results show these to be faster.
+    """Run a model's linear layers with tuned kernels if results show that these are faster.
 
-    A layer runs a kernel for the numbers of rows (tokens) whose problem, bias and activation
-    included, has a result on this GPU that is faster than its baseline, and torch's for all others.
-    An activation belongs to the layer before it where both follow each other in a
-    ``torch.nn.Sequential``. Where gradients are recorded their products must be faster as well.
-    ``gpu`` is any part of a GPU's name, by default the current one. Results are those of the
-    database that `autogemm.gemm` reads, as of now; with ``catalogue`` those that ship count for
-    problems that it does not have.
-    With ``calls`` products that modules call themselves (``mm``, ``bmm``, ``matmul``, ``@``,
-    ``addmm``, ``baddbmm``) run kernels as well: each size is decided at its first call, and the
-    summary's ``calls`` say what became of them. Torch's functions take longer on the host within
+    A layer uses a tuned kernel for the numbers of rows (tokens) whose problem, including bias and
+    activation, has a result on this GPU that is faster than its baseline, and PyTorch's kernel for
+    all others. An activation that directly follows a layer in a ``torch.nn.Sequential`` belongs to
+    that layer. If gradients are recorded, their products must be faster as well.
+    ``gpu`` is any part of a GPU's name, by default the current one. Results are those in the
+    database that `autogemm.gemm` reads, at the time of the call; with ``catalogue`` the shipped
+    results count for problems that are not in the database.
+    With ``calls``, products that modules call themselves (``mm``, ``bmm``, ``matmul``, ``@``,
+    ``addmm``, ``baddbmm``) use tuned kernels as well: each size is decided at its first call, and
+    ``calls`` of the summary lists the decisions. PyTorch's functions take longer on the host within
     such modules.
-    ``allow_emulation`` allows kernels that compute float32 by tensor-core products of lower
-    precision, for which results of ``autogemm tune --allow-emulation`` then count.
-    Parameters, names and the state dict stay as they are.
+    ``allow_emulation`` allows kernels that compute float32 from tensor-core products of lower
+    precision; results of ``autogemm tune --allow-emulation`` then count.
+    Parameters, names and the state dict are not changed.
 
-    Raises UsageError for what is no module, is patched already, or without a GPU.
+    Raises UsageError if ``model`` is not a module or is already patched, or without a GPU.
     """
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"patch takes a torch.nn.Module, got {type(model).__name__}")
@@ -154,7 +154,7 @@ def _seen_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def unpatch(model: Any) -> None:
-    """Give a model's layers back what `patch` replaced. Nothing happens where nothing was."""
+    """Undo `patch` for all layers of a model; a model that is not patched is not changed."""
     for module in model.modules():
         if vars(module).pop(_PATCHED, None) is not None:
             vars(module).pop("forward", None)

@@ -41,6 +41,6 @@ def recorded_program(command: Sequence[str]) -> tuple[Recorded, int]:
         found = [parsed_called(read_bounded(one, MAX_BYTES).decode(), one.name) for one in files]
     if not any(one.gemms for one in found):
         raise AutogemmError(
-            f"{command[0]} ended with {status} and called no product of torch that could be seen"
+            f"{command[0]} ended with {status} and called no PyTorch product that could be recorded"
         )
     return merged(found), status

@@ -24,10 +24,10 @@ _NOTHING: Mapping[str, Any] = {}
 
 @contextmanager
 def record(path: str | Path) -> Iterator[None]:
-    """Write to ``path``, at the end, which GEMMs torch calls meanwhile in this thread.
+    """Record the GEMMs that PyTorch calls in this thread, and write them to ``path`` at the end.
 
-    Backward passes of this thread's results are seen wherever they run. docs/torch.md says what is
-    not. Raises OSError where the file cannot be written.
+    Backward passes of this thread's results are recorded in any thread; docs/torch.md lists what is
+    not recorded. Raises OSError if the file cannot be written.
     """
     recorder = Recorder()
     try:

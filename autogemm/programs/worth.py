@@ -47,7 +47,9 @@ def worth_of(recorded: Recorded, gpu: str | None, db: str | None) -> Worth:
     """
     name = gpu or recorded.gpu
     if not name:
-        raise UsageError("the recording was made on a CPU: say with --gpu on which GPU it will run")
+        raise UsageError(
+            "the recording was made on a CPU: name the GPU on which it will run with --gpu"
+        )
     results = results_on(name, db)
     is_timed = recorded.clock == "cuda"
     lines = tuple(_line(one, results, is_timed) for one in recorded.gemms)

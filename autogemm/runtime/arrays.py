@@ -161,7 +161,7 @@ def _of_interface(array: Any) -> Memory:
         raise UsageError("masked arrays are not supported: pass the data without its mask")
     kind = str(said["typestr"])
     if kind[0] == ">" or kind[1] not in _KINDS:
-        raise UsageError(f"gemm has no kernels for {kind}; it has for {', '.join(_ELEMENTS)}")
+        raise UsageError(f"gemm has no kernels for {kind}, only for {', '.join(_ELEMENTS)}")
     shape, itemsize = tuple(map(int, said["shape"])), int(kind[2:])
     address = int(said["data"][0])
     strides = said.get("strides")
@@ -219,13 +219,13 @@ def _of_dlpack(array: Any) -> Memory:
 
 def _element(name: str) -> Element:
     if name not in _ELEMENTS:
-        raise UsageError(f"gemm has no kernels for {name}; it has for {', '.join(_ELEMENTS)}")
+        raise UsageError(f"gemm has no kernels for {name}, only for {', '.join(_ELEMENTS)}")
     return _ELEMENTS[name]
 
 
 def _in_elements(strides: Any, itemsize: int) -> tuple[int, ...]:
     if any(stride % itemsize for stride in strides):
-        raise UsageError(f"strides of {list(strides)} bytes are no multiples of {itemsize}")
+        raise UsageError(f"strides of {list(strides)} bytes are not multiples of {itemsize}")
     return tuple(int(stride) // itemsize for stride in strides)
 
 

@@ -70,7 +70,7 @@ def multiply(  # noqa: PLR0912, PLR0913, PLR0917  # as it is known: operands, re
     address_a, address_b = library.address(a), library.address(b)
     if out is None:
         if beta and c is None:
-            raise UsageError(f"beta = {beta} needs c, or an out that holds it")
+            raise UsageError(f"beta = {beta} needs c, or the old C in out")
         alignment = (address_a & 15) | (address_b & 15) << 4
         key: Hashable = (library.key(a), library.key(b), alignment, products)
     else:
@@ -78,7 +78,7 @@ def multiply(  # noqa: PLR0912, PLR0913, PLR0917  # as it is known: operands, re
             _require_same_library(library, out, "out")
         address_c = library.address(out)
         if address_c in (address_a, address_b) and address_c:
-            raise UsageError("out is a or b: give it memory of its own")
+            raise UsageError("out is a or b: give it separate memory")
         alignment = (address_a & 15) | (address_b & 15) << 4 | (address_c & 15) << 8
         key = (library.key(a), library.key(b), library.key(out), alignment, products)
     plan = _plans.by_key.get(key)
@@ -143,7 +143,7 @@ def _fused(  # noqa: PLR0913, PLR0917  # as multiply
             "each other by whole rows, or be shared; pass contiguous copies"
         )
     if call.swapped:
-        raise UsageError("out lies column by column: with an epilogue give one that lies by rows")
+        raise UsageError("out is column-major: with an epilogue it must be row-major")
     problem = as_aligned(call, (memory_a.address, memory_b.address, memory_c.address))
     alpha, beta = factors
     problem = replace(problem, alpha=alpha, beta=beta, epilogue=epilogue)

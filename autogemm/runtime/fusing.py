@@ -53,7 +53,7 @@ def _require_apart(
     }
     for name, other in {**matrices, **of_inputs}.items():
         if other == address:
-            raise UsageError(f"{epilogue.output.name} is {name}: give it memory of its own")
+            raise UsageError(f"{epilogue.output.name} is {name}: give it separate memory")
 
 
 def _address(library: Library, problem: Problem, one: EpilogueInput, array: Any) -> int:
@@ -62,7 +62,7 @@ def _address(library: Library, problem: Problem, one: EpilogueInput, array: Any)
     if memory.shape != shape:
         raise UsageError(f"{one.label} has the shape {list(shape)}, got {list(memory.shape)}")
     if memory.strides != packed(shape):
-        raise UsageError(f"{one.name} has gaps or lies column by column: pass a contiguous copy")
+        raise UsageError(f"{one.name} has gaps or is column-major: pass a contiguous copy")
     element = one.element(problem.dtype)
     if memory.element is not element:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""``autogemm.grouped_gemm``: rows that belong to groups, each times a matrix of its own."""
+"""``autogemm.grouped_gemm``: multiply the rows of each group by the group's own matrix."""
 
 import sys
 from typing import Any
@@ -23,26 +23,26 @@ def grouped_gemm(  # noqa: PLR0913, PLR0917  # as gemm: operands, result, factor
 ) -> Any:
     """``x[offsets[g] : offsets[g + 1]] @ w[g]`` for each group ``g``, in one launch.
 
-    ``x`` is [rows, K], one group's rows behind the other's, ``w`` [groups, K, N] without a gap, or
-    a transposed view of [groups, N, K]; float16 or bfloat16, of the libraries of `gemm`.
-    ``offsets`` is an int32 array [groups + 1] on the same GPU: the first row of each group, then
-    the one behind the last group's, none less than the one before and none above the number of
-    rows. A group may have no rows. The kernel reads it: nothing waits for the GPU, and a captured
+    ``x`` is [rows, K], with the groups' rows one after the other, and ``w`` is [groups, K, N],
+    contiguous or a transposed view of [groups, N, K]; float16 or bfloat16, from the libraries of
+    `gemm`. ``offsets`` is an int32 array [groups + 1] on the same GPU: the first row of each group,
+    then the end of the last group, in ascending order and none above the number of rows. A group
+    may be empty. The kernel reads the offsets: the host does not wait for the GPU, and a captured
     graph may be replayed after the offsets have changed. An int64 array is converted on the GPU at
     each call.
 
-    With ``counts``, an int32 array [groups], in place of offsets each group has a capacity:
-    ``x`` is [groups, capacity, K] without a gap, and the first ``counts[g]`` rows of ``x[g]`` are
+    With ``counts``, an int32 array [groups], instead of offsets, each group has a capacity: ``x``
+    is [groups, capacity, K], contiguous, and the first ``counts[g]`` rows of ``x[g]`` are
     multiplied.
 
-    The result is [rows, N] or [groups, capacity, N]: ``out``, by default a new array, in which rows
-    of no group are left as they are. ``beta`` is the factor of what ``out`` holds. An ``epilogue``
-    and its inputs are those of `gemm`, with ``m`` a row of ``x`` (of all groups), and ``g`` its
-    group, as in ``bias[g, n]``.
+    The result is [rows, N] or [groups, capacity, N]: ``out``, by default a new array; rows that
+    belong to no group are not written. ``beta`` is the factor of the previous content of ``out``.
+    An ``epilogue`` and its inputs are those of `gemm`, where ``m`` is a row of ``x`` (over all
+    groups), and ``g`` its group, as in ``bias[g, n]``.
 
-    The kernel is the one known to be the fastest for as many rows and groups, whatever the offsets
-    are; ``tune`` searches first for rows that are spread evenly. Tensors of PyTorch have gradients
-    where there is neither an epilogue nor an ``out``; those of rows of no group are 0.
+    The kernel is the fastest known one for this number of rows and groups, regardless of the
+    offsets; ``tune`` searches first, with evenly distributed rows. PyTorch tensors support
+    gradients if there is neither an epilogue nor an ``out``; rows of no group have gradients of 0.
 
     Raises UsageError for arrays that do not fit together, and what `gemm` raises.
     """
@@ -50,7 +50,7 @@ def grouped_gemm(  # noqa: PLR0913, PLR0917  # as gemm: operands, result, factor
     if _needs_gradient(x, w, *inputs.values()):
         if epilogue or out is not None:
             raise UsageError(
-                "grouped_gemm has no gradients with an epilogue, and none into out: call it under "
+                "grouped_gemm has no gradients with an epilogue or an out: call it under "
                 "torch.no_grad()"
             )
         from autogemm.runtime.torch_rules import with_gradients
@@ -73,10 +73,10 @@ def grouped_gemm_tn(  # noqa: PLR0913, PLR0917  # as grouped_gemm
     """``x[offsets[g] : offsets[g + 1]].T @ y[offsets[g] : offsets[g + 1]]`` for each group ``g``,
     in one launch: the gradient of the weights of `grouped_gemm`.
 
-    ``x`` is [rows, M] and ``y`` [rows, N], by rows; with ``counts`` they are [groups, capacity, M]
-    and [groups, capacity, N] without a gap. The result is [groups, M, N]; that of a group without
-    rows is ``beta`` times what ``out`` holds, or 0. All else is as in `grouped_gemm`; there are no
-    gradients.
+    ``x`` is [rows, M] and ``y`` [rows, N], row-major; with ``counts`` they are [groups, capacity,
+    M] and [groups, capacity, N], contiguous. The result is [groups, M, N]; for an empty group it is
+    ``beta`` times the previous content of ``out``, or 0. Everything else is as in `grouped_gemm`;
+    gradients are not supported.
 
     Raises UsageError for arrays that do not fit together, and what `gemm` raises.
     """
@@ -88,7 +88,7 @@ def grouped_gemm_tn(  # noqa: PLR0913, PLR0917  # as grouped_gemm
 
 def _rows_of(offsets: Any, counts: Any) -> Rows:
     if (offsets is None) == (counts is None):
-        raise UsageError("give offsets, or counts for groups of a fixed capacity: one of both")
+        raise UsageError("give offsets, or counts for groups of a fixed capacity, but not both")
     return Rows(counts, True) if offsets is None else Rows(offsets, False)
 
 

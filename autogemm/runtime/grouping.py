@@ -40,10 +40,10 @@ class Rows:
         said = array.__cuda_array_interface__
         strides: Hashable = said.get("strides")
         if tuple(said["shape"]) != (count,) or strides not in (None, (4,)):
-            content = "the first row of each group and the one behind the last"
-            content = "how many rows each group has" if self.masked else content
+            content = "the first row of each group and the end of the last one"
+            content = "the number of rows of each group" if self.masked else content
             raise UsageError(
-                f"{self.name} has {content}: {count} numbers without a gap, got the shape "
+                f"{self.name} must be {content}: {count} contiguous numbers, got the shape "
                 f"{list(said['shape'])}"
             )
         address = int(said["data"][0])
@@ -123,7 +123,7 @@ def _run(  # noqa: PLR0913, PLR0917  # all that a launch needs
 ) -> None:
     addresses = (memories[0].address, memories[1].address, memories[2].address)
     if addresses[2] in addresses[:2]:
-        raise UsageError("out is x or another operand: give it memory of its own")
+        raise UsageError("out is x or another operand: give it separate memory")
     alpha, beta = factors
     problem = replace(as_aligned(call, addresses), alpha=alpha, beta=beta)
     placed = placed_inputs(
@@ -214,7 +214,7 @@ def _leading(name: str, one: Memory) -> int:
     by_rows = (near == 1 or columns == 1) and ld >= columns
     if not by_rows or (len(one.shape) == 3 and one.shape[0] > 1 and one.strides[0] != count * ld):
         raise UsageError(
-            f"{name} has a gap between groups or lies column by column: pass a contiguous copy"
+            f"{name} has a gap between groups or is column-major: pass a contiguous copy"
         )
     return ld
 
@@ -236,11 +236,11 @@ def _call(  # noqa: PLR0913, PLR0917  # operands, the result, what it is made by
         _flat("x", x), Strided("w", w.shape[1:], w.strides[1:]), _flat("out", out), dtype
     )
     if call.swapped:
-        raise UsageError("out lies column by column: give one that lies by rows")
+        raise UsageError("out is column-major: it must be row-major")
     plain = call.problem
     groups = Groups(w.shape[0], masked=rows.masked)
     if plain.layout.trans_a:
-        raise UsageError("x lies column by column: pass a contiguous copy")
+        raise UsageError("x is column-major: pass a contiguous copy")
     problem = replace(plain, epilogue=epilogue, groups=groups)
     apart = problem.b_shape[0] * problem.ldb
     if w.shape[0] > 1 and w.strides[0] != apart:

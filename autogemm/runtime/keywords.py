@@ -141,7 +141,7 @@ def number(name: str, value: Any) -> float:
 def text(name: str, value: object) -> str:
     """Return a text. Raises UsageError for anything else."""
     if not isinstance(value, str) or "\0" in value:
-        raise UsageError(f"{name} is a text without zero characters, got {value!r}")
+        raise UsageError(f"{name} is a string without zero characters, got {value!r}")
     return value
 
 
@@ -163,7 +163,7 @@ def places(name: str, value: Any) -> tuple[str, ...]:
 def fix_texts(fix: Any) -> tuple[str, ...]:
     """Return the texts of ``--fix``. Raises UsageError for what is neither a dict nor a list."""
     if isinstance(fix, str) or not isinstance(fix, Mapping | Sequence):
-        raise UsageError(f"fix takes a list of texts or a dict, got {fix!r}")
+        raise UsageError(f"fix takes a list of strings or a dict, got {fix!r}")
     if not isinstance(fix, Mapping):
         return tuple(text("fix", one) for one in fix)
     return tuple(f"{text('fix', name)}={_values_text(name, fix[name])}" for name in fix)

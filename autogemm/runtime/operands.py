@@ -138,7 +138,7 @@ def _broadcast(a: Shape, b: Shape) -> Shape:
     shape = []
     for left, right in pairs:
         if left != right and 1 not in (left, right):
-            raise UsageError(f"the batches {list(a)} of a and {list(b)} of b do not go together")
+            raise UsageError(f"the batches {list(a)} of a and {list(b)} of b do not match")
         shape.append(right if left == 1 else left)
     return tuple(shape)
 

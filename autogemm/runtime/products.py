@@ -27,26 +27,27 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
 ) -> Any:
     """``alpha * a @ b + beta * c``, by the fastest kernel known for these sizes on this GPU.
 
-    ``a`` is [..., M, K] and ``b`` [..., K, N], float32, float16 or bfloat16, of CuPy, torch, or any
-    library with DLPack or ``__cuda_array_interface__``; of 16-bit types ``out`` may be float32.
-    Products are accumulated in FP32. Leading dimensions are batches and broadcast. Matrices lie row
-    by row or column by column, rows may be apart (a transposed view costs nothing). The result goes
-    to ``out``, by default a new array; ``c`` is added to it, by default what ``out`` holds. The
-    kernel runs on the library's current stream, on the arrays' device.
+    ``a`` is [..., M, K] and ``b`` [..., K, N], float32, float16 or bfloat16, from CuPy, PyTorch, or
+    any library with DLPack or ``__cuda_array_interface__``; for 16-bit types ``out`` may be
+    float32. Products are accumulated in FP32. Leading dimensions are batches and broadcast.
+    Matrices are row-major or column-major with any leading dimension (a transposed view costs
+    nothing). The result is written to ``out``, by default a new array; ``beta * c`` is added to it,
+    where ``c`` is by default the previous content of ``out``. The kernel runs on the library's
+    current stream, on the arrays' device.
 
-    With an ``epilogue`` the result is what its expression makes of ``a @ b`` (docs/epilogues.md):
-    ``gemm(x, w.T, epilogue="gelu(acc + bias[n])", bias=b)``, its inputs by their names, packed.
-    Then ``a`` and ``b`` are single matrices, and ``out`` holds the old C where that is read. A
-    gated one, ``silu(acc[n]) * acc[n + N]``, makes a result of half as many columns as ``b`` has.
+    An ``epilogue`` is an expression that is applied to ``a @ b`` (docs/epilogues.md):
+    ``gemm(x, w.T, epilogue="gelu(acc + bias[n])", bias=b)``; its inputs are packed and passed by
+    name. ``a`` and ``b`` are then single matrices, and ``out`` holds the old C if it is read. The
+    result of a gated epilogue, ``silu(acc[n]) * acc[n + N]``, has half as many columns as ``b``.
     A second output, ``aux[m, n] = acc + bias[n]; gelu(aux)``, is written to the array of its name.
 
-    Tensors of torch have gradients, vmap, autocast and ``torch.compile`` (docs/torch.md), and
-    float32 is multiplied in TF32 where torch's own flag allows it. ``allow_emulation`` allows
-    kernels that put float32 products together from products of lower precision.
+    PyTorch tensors support gradients, vmap, autocast and ``torch.compile`` (docs/torch.md), and
+    float32 is multiplied in TF32 if PyTorch's own flag allows it. ``allow_emulation`` allows
+    kernels that compute float32 products from products of lower precision.
 
-    The first call of a shape chooses, compiles (or takes from the cache) and loads a kernel; later
-    ones only launch it. ``tune`` searches first where these sizes have no result on this GPU:
-    True for 10 seconds, a number for so many.
+    The first call for a shape chooses, compiles (or takes from the cache) and loads a kernel; later
+    calls only launch it. ``tune`` searches first if these sizes have no result on this GPU: True
+    for 10 seconds, or a number of seconds.
 
     Raises UsageError for arrays that do not fit together, are not on one GPU, or have strides that
     no layout covers; DeviceError when the driver refuses.

@@ -74,36 +74,36 @@ def tune(  # noqa: PLR0913  # as the command's options
 ) -> TuneResult:
     """Search for the fastest kernel of a problem, store all trials, and return the result.
 
-    ``size`` is ``4096``, ``"4096x256x1024"``, ``(4096, 256, 1024)`` or a `Problem`, which brings
+    ``size`` is ``4096``, ``"4096x256x1024"``, ``(4096, 256, 1024)`` or a `Problem`, which has
     its own layout, dtype, leading dimensions, factors, epilogue, batch and groups. ``db`` is a path
     or URL, by default the database of the command line. ``progress`` is True for a bar, False for
-    none, or a function that is given each event (`autogemm.tuning.Event`); by default there is a
+    none, or a function that is called with each event (`autogemm.tuning.Event`); the default is a
     bar in notebooks and on terminals. The other arguments are the options of ``autogemm tune``,
     under the same names and with the same defaults:
 
     - ``lda``, ``ldb``, ``ldc``: leading dimensions in elements, 0 is packed. ``epilogue``: an
-      expression of ``acc`` in place of ``alpha`` and ``beta`` (docs/epilogues.md). ``batch``: how
-      many products of this size there are in one launch (docs/batched.md). ``groups``: how the
-      rows are spread over groups with a B of their own (docs/grouped.md).
-    - ``gpu``: an attached GPU by number or name, ``auto``, ``recorded`` or ``recorded:FILE``. Where
-      ``auto`` finds no GPU the times are recorded and a warning says so, once; with
-      ``require_gpu`` that is a DeviceError.
-    - ``family``: one or several families, by name or folder. ``fix`` narrows parameters:
-      ``{"BM": (64, 128), "STAGES": 3}``, or texts as on the command line (``["BM=64,128"]``).
-      ``allow_emulation`` adds families that compute FP32 by tensor-core products.
-    - ``trials``, ``budget_s``, ``until_ratio``, ``until_gain``: limits of the search; it ends with
-      the first of them, and None sets none.
+      expression of ``acc`` instead of ``alpha`` and ``beta`` (docs/epilogues.md). ``batch``: the
+      number of products of this size in one launch (docs/batched.md). ``groups``: the distribution
+      of rows over groups, each with its own B (docs/grouped.md).
+    - ``gpu``: an attached GPU by number or name, ``auto``, ``recorded`` or ``recorded:FILE``. If
+      ``auto`` finds no GPU, recorded times are used and a warning says so once; with
+      ``require_gpu`` this is a DeviceError.
+    - ``family``: one or several families, by name or folder. ``fix`` restricts parameters:
+      ``{"BM": (64, 128), "STAGES": 3}``, or strings as on the command line (``["BM=64,128"]``).
+      ``allow_emulation`` adds families that compute FP32 from tensor-core products.
+    - ``trials``, ``budget_s``, ``until_ratio``, ``until_gain``: limits of the search, which ends at
+      the first one reached; None disables a limit.
     - ``objective``: ``time``, ``energy`` or ``edp``. ``max_error``: the largest relative error of
       the winner, a number or ``cublas``.
     - ``l2``: ``warm``, ``cold`` or ``rotate``. ``fill``: ``uniform``, ``normal``, ``integers`` or
       ``zeros``.
-    - ``sampler``, ``seed``, ``finalists``, ``rounds``: the search and its finals;
-      ``sustained_s``: winner and baseline then run each alone. ``prune``, ``warm_start``,
-      ``seeds`` and ``certify`` are the steps that ``--no-prune``, ``--no-warm-start``,
-      ``--no-seeds`` and ``--no-certify`` leave out.
+    - ``sampler``, ``seed``, ``finalists``, ``rounds``: options of the search and its finals;
+      ``sustained_s``: seconds for which winner and baseline each run alone afterwards. ``prune``,
+      ``warm_start``, ``seeds`` and ``certify``: False skips the step, like ``--no-prune``,
+      ``--no-warm-start``, ``--no-seeds`` and ``--no-certify``.
 
-    The same call resumes a search that was interrupted, unless it is ``fresh``. Raises UsageError
-    for values of another kind, that are not allowed or do not fit together, and the errors of
+    The same call resumes an interrupted search, unless ``fresh`` is set. Raises UsageError for
+    values that have a wrong type, are not allowed or do not fit together, and the errors of
     `autogemm.tuning.tune` and `autogemm.tuning.open_run`.
     """
     options = options_of(locals())
@@ -134,11 +134,10 @@ def best(  # noqa: PLR0913  # filters, all by name
 ) -> ResultRow:
     """Return the best stored result of a size, or the newest result of any size.
 
-    ``size`` is that of `tune`; a `Problem` brings its own layout, dtype, epilogue, batch and
-    groups.
+    ``size`` is as in `tune`; a `Problem` has its own layout, dtype, epilogue, batch and groups.
     Measured results take precedence over recorded ones. ``gpu`` is any part of a GPU's name.
 
-    Raises NotFoundError where nothing matches, UsageError for values that are not allowed, and
+    Raises NotFoundError if nothing matches, UsageError for values that are not allowed, and
     StoreError.
     """
     query = BestQuery(
@@ -158,7 +157,7 @@ def best(  # noqa: PLR0913  # filters, all by name
     with open_store(place("db", db), create=False) as store:
         rows = store.best(query)
     if not rows:
-        raise NotFoundError("no result matches: autogemm.tune makes one")
+        raise NotFoundError("no result matches: run autogemm.tune first")
     return max(rows, key=lambda row: (row.provenance.value == "measured", row.measured_at))
 
 

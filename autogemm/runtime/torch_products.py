@@ -111,7 +111,7 @@ def _require_derivatives(written: Mapping[str, Any], given: Sequence[Any]) -> No
     name = next((name for name, one in written.items() if one is not None), None)
     if name is not None and needs_grad:
         raise UsageError(
-            f"gemm into {name} records no gradients: leave {name} away, or call it under "
+            f"gemm into {name} records no gradients: leave out {name}, or call it under "
             "torch.no_grad()"
         )
     # Torch would drop tangents without a word.

@@ -88,7 +88,7 @@ def _family(
     path = beside if in_file else yaml_path
     seeds = list(_seeds(family, form, in_file, beside))
     if len(seeds) > MAX_SEEDS:
-        raise FamilyError(f"{path}: seeds: at most {MAX_SEEDS} are tried, there are {len(seeds)}")
+        raise FamilyError(f"{path}: seeds: at most {MAX_SEEDS} are allowed, there are {len(seeds)}")
     return replace(
         family,
         seeds=tuple(_config(family, seed) for seed in seeds),
@@ -173,7 +173,7 @@ def _form(yaml_path: Path, data: bytes, form: type[Form]) -> Form:
     except ValidationError as error:
         raise FamilyError(f"{yaml_path}: {first_problem(error, form)}") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise FamilyError(f"{yaml_path}: no YAML: {' '.join(str(error).split())}") from None
+        raise FamilyError(f"{yaml_path}: not YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise FamilyError(f"{yaml_path}: lists or mappings are nested too deep") from None
 

@@ -21,7 +21,7 @@ def parse_fix(family: Family, texts: Sequence[str]) -> dict[str, tuple[Value, ..
             raise UsageError(f"--fix takes NAME=VALUE[,VALUE...], as in BM=128,256, got {text!r}")
         name = name.strip()
         if name in fix:
-            raise UsageError(f"--fix {name} is there twice; give all its values at once")
+            raise UsageError(f"--fix {name} is given twice; give all its values at once")
         listed = [value.strip() for value in values.split(",")]
         fix[name] = [int(one) if re.fullmatch(r"-?[0-9]{1,10}", one) else one for one in listed]
         _check_names(family, name, fix[name])

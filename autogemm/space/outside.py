@@ -18,7 +18,7 @@ def check_outside(family: str, values: object) -> None:
     results of former versions stay readable.
     """
     if not isinstance(values, Mapping):
-        raise UsageError(f"a config of {family!r:.60} is no object of names and values")
+        raise UsageError(f"a config of {family!r:.60} is not an object of names and values")
     for name, value in values.items():
         fault = _fault(family, name, value) if type(value) in (int, str) else WORD_RULE
         if fault:

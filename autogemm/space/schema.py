@@ -27,7 +27,7 @@ def _int_or_text(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("YAML reads on, off, yes, no as booleans: write 0 or 1, or quote the word")
     if not isinstance(value, int | str):
-        raise ValueError("write an integer or a text")
+        raise ValueError("write an integer or a string")
     return value
 
 

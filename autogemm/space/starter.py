@@ -20,7 +20,7 @@ def starter_pair(name: str) -> dict[str, str]:
     if not re.fullmatch(IDENTIFIER, name) or len(name) > 60 or yaml.safe_load(name) != name:
         raise UsageError(
             "the name of a family has at most 60 letters, digits and _, does not begin with a "
-            f"digit and is no word of YAML, got {name!r}"
+            f"digit and is not a reserved word of YAML, got {name!r}"
         )
     folder = data_folder("search_spaces") / STARTER
     space = (folder / f"{STARTER}.yaml").read_text()

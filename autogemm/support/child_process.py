@@ -156,7 +156,7 @@ class ChildProcess:
             used = own_memory_bytes(self._process.pid)
             if memory_bytes is not None and used > memory_bytes:
                 raise ChildTooLargeError(
-                    f"it took {used / 2**30:.1f} GiB of host memory, it may take "
+                    f"it took {used / 2**30:.1f} GiB of host memory, the limit is "
                     f"{memory_bytes / 2**30:.1f}"
                 )
 

@@ -63,7 +63,7 @@ def clear(folder: Path, kinds: Collection[str] = ()) -> Usage:
     Raises UsageError for an unknown kind.
     """
     if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise UsageError(f"nothing of the kind {unknown[0]!r} is kept; known: {', '.join(KINDS)}")
+        raise UsageError(f"there is no kind {unknown[0]!r} of files; known: {', '.join(KINDS)}")
     return _delete(_entries(folder, kinds or KINDS))
 
 

@@ -105,7 +105,7 @@ def several_gpus(gpu: str) -> tuple[AttachedGpu, ...]:
                 f"{_listed(attached)}"
             )
     if not numbers:
-        raise UsageError(f"--gpu {gpu!r} names no GPU: write numbers, as in 0,2, or {ALL}")
+        raise UsageError(f"--gpu {gpu!r} does not name a GPU: write numbers, as in 0,2, or {ALL}")
     return tuple(attached[int(number)] for number in numbers)
 
 
@@ -143,7 +143,7 @@ def choose_target(gpu: str, families: Collection[str], require_gpu: bool = False
 def _without_gpu(families: Collection[str], require_gpu: bool) -> Chosen:
     why = why_no_gpu()
     if require_gpu:
-        raise DeviceError(f"no GPU: {why}; --gpu recorded replays a recording in place of one")
+        raise DeviceError(f"no GPU: {why}; --gpu recorded replays a recording instead")
     try:
         target = open_recording(None, families)
     except (NotFoundError, FileNotFoundError) as error:

@@ -121,9 +121,9 @@ class FinalsStage:
             objective = request.measure.objective
             finals = without_winner(finals, certificate.reason, request.seed, objective)
         raise CertificationError(
-            f"no finalist passes the checks that a winner must pass, the last one: "
-            f"{certificate.reason}; all are stored (autogemm db show), --no-certify leaves the "
-            "checks out"
+            f"no finalist passes the checks of a winner, the last one: "
+            f"{certificate.reason}; all are stored (autogemm db show), --no-certify skips the "
+            "checks"
         )
 
     def _certificate(

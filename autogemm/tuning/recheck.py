@@ -122,9 +122,9 @@ class Rechecker:
         """The stored kernel, compiled by today's compiler, launched as today's family says."""
         family = self.families.get(row.family)
         if family is None:
-            raise UsageError(f"the family {row.family!r} is not at hand: name it with --family")
+            raise UsageError(f"the family {row.family!r} is not known: name it with --family")
         if row.kernel_id is None:
-            raise UsageError("its source was not kept")
+            raise UsageError("its source was not stored")
         try:
             family.completed(row.config)
         except UsageError as error:

@@ -136,7 +136,7 @@ class Sweeper:
     def require_gpu(self) -> None:
         """Raises UsageError where `cross` cannot work."""
         if self.target.provenance is not Provenance.MEASURED:
-            raise UsageError("crossing times kernels at sizes that no recording holds: use a GPU")
+            raise UsageError("--cross times kernels at sizes that no recording contains: use a GPU")
 
     def _tuned(self, request: TuneRequest, on_event: Callable[[Event], None]) -> tuple[Swept, bool]:
         begin = time.monotonic()

@@ -38,7 +38,7 @@ def faulty(source: str, name: str, options: tuple[str, ...]) -> Build:
         case "lie":
             return "no build"  # type: ignore[return-value]
         case "refuse":
-            raise KernelCompileError("NVRTC takes no further program: NVRTC_ERROR_OUT_OF_MEMORY")
+            raise KernelCompileError("NVRTC cannot create a program: NVRTC_ERROR_OUT_OF_MEMORY")
         case "last":
             # The answer arrives, then the system ends the idle process.
             pid = os.getpid()

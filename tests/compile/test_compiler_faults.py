@@ -59,7 +59,7 @@ def is_gone(pid: int) -> bool:
         ("segfault", CompilerDiedError, "killed by signal 11"),
         ("abort", CompilerDiedError, "signal 6.: terminate called after .*std::bad_alloc"),
         ("killed", CompilerDiedError, "killed by signal 9"),
-        ("grow", CompilerDiedError, r"took 0\.\d GiB of host memory, it may take 0\.5"),
+        ("grow", CompilerDiedError, r"took 0\.\d GiB of host memory, the limit is 0\.5"),
         ("lie", CompilerDiedError, "answered with a str"),
         ("refuse", KernelCompileError, "NVRTC_ERROR_OUT_OF_MEMORY"),
     ],

@@ -371,4 +371,4 @@ def test_a_rate_of_reads_that_were_not_made_is_none(
     monkeypatch.setattr(CudaTarget, "compiler", lambda _: CeilingsCompiler())
     result = CliRunner().invoke(main, ["gpus", "--measure"])
     assert result.exit_code == 1
-    assert "l2_kernel did not read what was there" in result.stderr
+    assert "l2_kernel did not read the expected data" in result.stderr

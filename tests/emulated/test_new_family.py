@@ -97,7 +97,7 @@ def test_a_folder_that_is_there_is_left_alone(folder: Path) -> None:
     (folder / "mine.yaml").write_text("my work\n")
     result = invoke("mine", "--in", str(folder.parent))
     assert (result.exit_code, result.output.count("\n")) == (2, 1)
-    assert "is there already" in result.output
+    assert "exists already" in result.output
     assert (folder / "mine.yaml").read_text() == "my work\n"
 
 

@@ -78,7 +78,7 @@ def test_the_kernel_runs_and_its_counters_are_said_kept_and_stored(
     result = profile("--save", str(tmp_path / "page.csv"))
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("vectorized, 32 nn f32, a CPU, ncu 2025.3.1.0\n")
-    assert "coalescing: global loads: 16.0 sectors a request" in result.stdout
+    assert "coalescing: global loads: 16.0 sectors per request" in result.stdout
     assert (tmp_path / "page.csv").read_text() == PAGE.read_text()
     with open_store(str(tmp_path / "a.db")) as store:
         (stored,) = store.profiles()

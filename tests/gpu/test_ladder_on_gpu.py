@@ -67,7 +67,7 @@ def test_a_rung_is_profiled(tmp_path: Path) -> None:
     if "ERR_NVGPUCTRPERM" in result.stderr:
         pytest.skip("counters are for administrators only here")
     assert result.exit_code == 0, result.output
-    assert "a warp touches more sectors than it has bytes for" in result.stdout
+    assert "a warp touches more sectors than its bytes need" in result.stdout
     with open_store(db) as store:
         (stored,) = store.profiles()
     assert stored.kernel == "naive_uncoalesced"

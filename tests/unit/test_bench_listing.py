@@ -72,7 +72,7 @@ def test_pictures_and_report_need_no_database(tmp_path: Path) -> None:
 
 BROKEN = [
     ("{}", "a list of kernels is expected"),
-    ("[", "is not what"),
+    ("[", "is not output"),
     ("[{}]", "no 'time_us'"),
     (json.dumps([ROWS[0] | {"rounds": 10**9}]), "us in 1000000000 rounds"),
     (json.dumps([ROWS[0] | {"kind": "mine"}]), "'mine' is not a valid KernelKind"),

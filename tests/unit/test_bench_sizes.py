@@ -58,6 +58,6 @@ def test_files_that_are_no_lists(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     itself.write_text(f"64\n@{itself}\n")
     large.write_text("64\n" * 50_000)
-    for path, message in ((binary, "no text"), (itself, "line 2"), (large, "larger")):
+    for path, message in ((binary, "not a text file"), (itself, "line 2"), (large, "larger")):
         with pytest.raises(UsageError, match=message):
             parse_sizes(f"@{path}")

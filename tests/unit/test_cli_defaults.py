@@ -59,11 +59,11 @@ def test_lists_flags_and_commands_of_a_group(monkeypatch: pytest.MonkeyPatch) ->
 
 
 WRONG = [
-    ("[tnue]", "there is no command 'tnue' for a section; did you mean 'tune'?"),
+    ("[tnue]", "section 'tnue' is not the name of a command; did you mean 'tune'?"),
     ("[render]\nlayuot = 'nn'", "[render] has no option 'layuot'; did you mean 'layout'?"),
     ("[db]\nbset = 1", "'bset'; did you mean 'best'?"),
     ("[db]\nbest = 1", "write [db.best]"),
-    ("layout = 'nn'", "layout stands in no section"),
+    ("layout = 'nn'", "layout is in no section"),
     ("[render]\nlayout = ['nn']", "render.layout cannot be ['nn']"),
     ("[render]\nforce = 1", "render.force is true or false, not 1"),
     ("[render", "is not TOML"),

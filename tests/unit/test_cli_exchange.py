@@ -108,14 +108,14 @@ def test_wisdom_says_what_it_leaves_out(database: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["export", "--csv", "--format", "t4"], "one file is of one format, not t4 and csv"),
+        (["export", "--csv", "--format", "t4"], "a file has one format, not t4 and csv"),
         (["export", "--csv", "--json"], "not json and csv"),
-        (["export", "--format", "wisdom", "--status", "ok"], "--status has no meaning"),
+        (["export", "--format", "wisdom", "--status", "ok"], "leave out --status"),
         (["export", "--format", "xml"], "'xml' is not one of"),
         (["import", "none.jsonl"], "no such file: none.jsonl"),
         (["import", "."], "is not a file"),
         (["import", "/dev/zero"], "is not a file"),
-        (["import", CONFTEST], "of no format that is known here"),
+        (["import", CONFTEST], "none of the known formats"),
         (["import", CONFTEST, "--format", "csv"], "the first line names the columns"),
         (["import", CONFTEST, "--format", "jsonl"], "line 1"),
         (["import", CONFTEST, "--format", "t4"], "broken T4 file"),

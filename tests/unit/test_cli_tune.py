@@ -132,7 +132,7 @@ def test_the_extremes_of_few_rounds_are_not_called_95_percent(
     family: str, fake_gpu: FakeTarget
 ) -> None:
     few = ("--family", family, "--size", "1024", "--trials", 5, "--rounds")
-    said = "intervals are the extremes of 3 rounds: they hold the true ratio with 75 %, not 95 %"
+    said = "intervals are the extremes of 3 rounds: they contain the true ratio with 75 %, not 95 %"
     assert said in invoke(*few, 3).stdout
     assert "intervals are" not in invoke(*few, 6, "--fresh").stdout
     for rounds, confidence in ((3, 0.75), (5, 0.9375), (6, 0.95)):

@@ -72,7 +72,7 @@ def test_files_that_are_no_lists_of_problems(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="cannot be read"):
             asked(file=str(place))
     (tmp_path / "empty.txt").write_text("# nothing yet\n\n")
-    with pytest.raises(UsageError, match="holds no problem"):
+    with pytest.raises(UsageError, match="contains no problem"):
         asked(file=str(tmp_path / "empty.txt"))
     with pytest.raises(UsageError, match=r"no preset 'transformers'.*; there are transformer"):
         asked(preset="transformers")

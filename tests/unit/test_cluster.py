@@ -203,7 +203,7 @@ def test_without_any_worker_it_ends_with_what_there_is(
     crew._fault = fault
     spread, _ = spread_over(monkeypatch, store, requests_for(tmp_path, SIZES), crew)
     assert [one.problem.m for one in spread.sweep.problems] == [300, 4096, 2048]
-    assert spread.failure.startswith("all workers are gone; problems left: 1 of 4,")
+    assert spread.failure.startswith("all workers are lost; problems left: 1 of 4,")
 
 
 def test_the_last_worker_that_fails_ends_it(
@@ -249,7 +249,7 @@ def test_workers_that_cannot_work_are_given_up_first(
     assert notices[0] == "GPU 0 is given up: no driver"
     assert "GPU 1 is given up: it has autogemm 0.0.1" in notices[1]
     monkeypatch.setattr(crew, "places", lambda: {"2": "no driver"})
-    with pytest.raises(ClusterError, match="no worker can work: GPU 2: no driver"):
+    with pytest.raises(ClusterError, match="all workers fail: GPU 2: no driver"):
         spread_over(monkeypatch, store, requests_for(tmp_path, SIZES), crew)
 
 
@@ -408,7 +408,7 @@ MANY = ("--size", "128", "--size", "256")
     ("arguments", "code", "words"),
     [
         (("--gpu", "0,7", *MANY), 2, "no attached GPU has the number '7'; attached: 0 "),
-        (("--gpu", ",", *MANY), 2, "names no GPU"),
+        (("--gpu", ",", *MANY), 2, "does not name a GPU"),
         (("--gpu", "all", "--cross", *MANY), 2, "--cross compares kernels on one GPU"),
         (("--scheduler", "tcp://a:1", "--scheduler-file", "b", *MANY), 2, "exclude each other"),
         (("--scheduler", "tcp://a:1", "--gpu", "all", *MANY), 2, "does not go with a running"),

@@ -161,7 +161,7 @@ def test_finals_of_dying_candidates_are_an_error(target: CudaTarget) -> None:
     for act in ("die", "die in finals"):
         with pytest.raises(DeviceError, match=r"no finalist ran a second time.*signal 9"):
             target.finals([candidate(act)], rounds=2, seed=1)
-    with pytest.raises(DeviceError, match=r"broke off 3 times.*signal 9"):
+    with pytest.raises(DeviceError, match=r"aborted 3 times.*signal 9"):
         target.finals([candidate("die in company"), candidate("fine")], rounds=2, seed=1)
 
 

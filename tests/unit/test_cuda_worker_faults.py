@@ -38,7 +38,7 @@ def target(log: Path) -> Iterator[CudaTarget]:
 def test_a_candidate_that_takes_the_hosts_memory_is_stopped(target: CudaTarget) -> None:
     outcome = target.measure(candidate("grow"), None)
     assert outcome.status is Status.CRASHED
-    assert "GiB of host memory, it may take 0.2" in outcome.reason
+    assert "GiB of host memory, the limit is 0.2" in outcome.reason
     assert target.measure(candidate("fine"), None).status is Status.OK
 
 

@@ -214,7 +214,7 @@ def test_a_family_that_is_not_at_hand_or_not_what_it_was(
     target = DriftingTarget(driver="2")
     monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target))
     result = CliRunner().invoke(main, ["db", "check", "--json"])
-    assert "'tiny' is not at hand: name it with --family" in rows(result)[0]["reason"]
+    assert "'tiny' is not known: name it with --family" in rows(result)[0]["reason"]
 
 
 def test_another_gpu_is_not_measured(check: Callable[..., Result]) -> None:

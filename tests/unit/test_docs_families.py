@@ -54,13 +54,13 @@ def test_every_name_of_an_expression_is_there(name: str) -> None:
 
 
 def test_every_word_of_an_expression_is_there() -> None:
-    said = PROSE.partition("## What an expression may say")[2].partition("## ")[0]
+    said = PROSE.partition("## Expressions")[2].partition("## ")[0]
     assert {word for word in KEYWORDS if re.search(rf"\b{word}\b", said)} == KEYWORDS
 
 
 @pytest.mark.parametrize("name", sorted(CONTEXT_NAMES))
 def test_every_name_of_a_template_is_there(name: str) -> None:
-    assert name in PROSE.partition("## What a template may read")[2]
+    assert name in PROSE.partition("## Names in a template")[2]
     assert name in NAMED
 
 

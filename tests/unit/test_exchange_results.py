@@ -440,8 +440,8 @@ def test_other_programs_times_stay_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "of no format that is known"),
-        ("time,config\n1,2\n", "of no format that is known"),
+        ("", "none of the known formats"),
+        ("time,config\n1,2\n", "none of the known formats"),
         ('{"ConfigurationSpace": {}}', "autogemm space shows it"),
         ('{"format": "autogemm-recording"}', "tune on it with --gpu recorded:FILE"),
         ('{"version": "1.0", "tunable_parameters": []}', "too little to be read back"),

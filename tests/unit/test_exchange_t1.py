@@ -243,7 +243,7 @@ BROKEN: dict[str, tuple[Any, str]] = {
                 "TuningParameters": [{"Name": "M", "Type": "int", "Values": "[1]"}]
             }
         },
-        "no parameter that can be taken: parameter 'M': the name means something else",
+        "no usable parameter: parameter 'M': the name means something else",
     ),
     "too many": (
         {
@@ -289,7 +289,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     shown = invoke("space", path, "--gpu", "h100")
     assert shown.exit_code == 0, shown.output
     assert f"{len(legal_by_python())} legal" in shown.stdout
-    assert "left out of it:\n  parameter 'SCALE'" in shown.stderr
+    assert "parts that were left out:\n  parameter 'SCALE'" in shown.stderr
     rows = json.loads(invoke("space", path, "--gpu", "h100", "--json").stdout)
     assert sum(row["kind"] == "left_out" for row in rows) == 13
     target = tmp_path / "Xgemm.yaml"

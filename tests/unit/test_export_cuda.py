@@ -64,7 +64,7 @@ def test_an_edited_kernel_is_noticed(family: Family) -> None:
     text = exported(stored_kernel(family, SQUARE), family)
     with pytest.raises(ExportError, match="was edited"):
         extract_kernel(text.replace("BM = 16", "BM = 32"))
-    with pytest.raises(ExportError, match="marks no kernel"):
+    with pytest.raises(ExportError, match="no kernel is marked"):
         extract_kernel("int main() {}\n")
 
 

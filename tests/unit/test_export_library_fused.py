@@ -259,7 +259,7 @@ def test_what_a_library_with_an_epilogue_lacks_is_said(tuned: Path) -> None:
             "no result with the epilogue relu(acc)",
         ),
         (["--epilogue", SWIGLU, "--dtype", "bf16"], "no result matches"),
-        (["--epilogue", SWIGLU, "--format", "torch"], "--format torch has plain products only"),
+        (["--epilogue", SWIGLU, "--format", "torch"], "torch supports only plain products"),
         (["--batch", "8"], "leave out --batch"),
         ([], "have no result on"),
     ):

@@ -159,7 +159,7 @@ def test_masked_groups_have_a_capacity() -> None:
     problem = Problem(24, 32, 16, groups=Groups.parse("8,0,3 masked"))
     assert problem.used_rows == 11 and problem.flops == 2 * 11 * 32 * 16
     for changes, rule in (
-        ({"m": 25}, "3 masked groups have as many rows each: M = 25 is no multiple of 3"),
+        ({"m": 25}, "3 masked groups must have equally many rows: M = 25 is no multiple of 3"),
         ({"m": 21}, "have room for 7 rows each"),
     ):
         with pytest.raises(UsageError, match=rule):

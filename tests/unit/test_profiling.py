@@ -95,8 +95,8 @@ def test_a_number_that_is_missing_is_left_out() -> None:
 
 def test_lanes_in_a_column_are_uncoalesced() -> None:
     loads, stores = said("naive_uncoalesced", "coalescing")
-    assert "16.5 sectors a request" in loads.figure
-    assert "31.9 sectors a request" in stores.figure
+    assert "16.5 sectors per request" in loads.figure
+    assert "31.9 sectors per request" in stores.figure
     assert (loads.parameters, loads.cause != "") == (("WALK", "TN"), True)
     good, _ = said("naive", "coalescing")
     assert (good.cause, good.parameters) == ("", ())
@@ -105,7 +105,7 @@ def test_lanes_in_a_column_are_uncoalesced() -> None:
 def test_vectors_take_as_many_sectors_as_they_have_bytes_for() -> None:
     # 16 sectors are four floats of 32 lanes.
     loads, _ = said("vectorized", "coalescing")
-    assert "16.0 sectors a request, 16 where" in loads.figure
+    assert "16.0 sectors per request, 16 if" in loads.figure
     assert loads.cause == ""
 
 
@@ -148,23 +148,23 @@ def test_compute_says_what_is_executed_instead_of_multiply_adds() -> None:
         (
             "gemm_wgmma_4096",
             DType.BF16,
-            "tensor pipe 92 % of all cycles, 91 % of the BF16 roof in them",
-            "bound by the tensor pipe: this is how it should be",
-            "barrier: 52 % of 16.2 cycles an instruction",
+            "tensor pipe 92 % of all cycles, 91 % of the BF16 roof in these cycles",
+            "bound by the tensor pipe, as intended",
+            "barrier: 52 % of 16.2 cycles per instruction",
         ),
         (
             "gemm_mma_2048",
             DType.BF16,
-            "tensor pipe 58 % of all cycles, 38 % of the BF16 roof in them",
+            "tensor pipe 58 % of all cycles, 38 % of the BF16 roof in these cycles",
             "the tensor pipe waits: see the stall reasons",
-            "wait: 28 % of 6.1 cycles an instruction",
+            "wait: 28 % of 6.1 cycles per instruction",
         ),
         (
             "sgemm_emulated_wgmma_2048",
             DType.F32,
-            "tensor pipe 69 % of all cycles, 67 % of the f16x3 roof in them",
+            "tensor pipe 69 % of all cycles, 67 % of the f16x3 roof in these cycles",
             "the tensor pipe waits: see the stall reasons",
-            "long_scoreboard: 26 % of 6.0 cycles an instruction",
+            "long_scoreboard: 26 % of 6.0 cycles per instruction",
         ),
     ],
 )
@@ -203,8 +203,8 @@ def on_tensor_cores(
 def test_where_tensor_cores_multiply_their_pipe_is_judged_in_cycles() -> None:
     busy = {one.topic: one for one in findings(on_tensor_cores(BUSY))}
     compute, clock = busy["compute"], busy["clock"]
-    assert compute.figure == "tensor pipe 97 % of all cycles, 95 % of the BF16 roof in them"
-    assert compute.says == "bound by the tensor pipe: this is how it should be"
+    assert compute.figure == "tensor pipe 97 % of all cycles, 95 % of the BF16 roof in these cycles"
+    assert compute.says == "bound by the tensor pipe, as intended"
     # Whatever the FMA pipe and the issue slots do.
     same = findings(on_tensor_cores(BUSY | {names.FMA: 1.0, names.ISSUE: 1.0, names.LSU: 99.0}))
     assert compute in same
@@ -218,10 +218,10 @@ def test_the_roof_is_that_of_what_is_multiplied() -> None:
     assert "190 % of the TF32 roof" in tf32.figure, "half the rate of BF16"
     split = load_family("sgemm_emulated_wgmma").seeds[0]
     (emulated,) = _computes(on_tensor_cores(BUSY, DType.F32, split))
-    assert emulated.figure == "tensor pipe 97 % of all cycles, 285 % of the f16x3 roof in them"
+    assert emulated.figure.endswith(" 97 % of all cycles, 285 % of the f16x3 roof in these cycles")
     by_mma = load_family("sgemm_emulated").seeds[1]
     (emulated,) = _computes(on_tensor_cores(BUSY, DType.F32, by_mma))
-    assert emulated.figure.endswith(", 570 % of the bf16x6 roof in them")
+    assert emulated.figure.endswith(", 570 % of the bf16x6 roof in these cycles")
 
 
 def test_a_tensor_pipe_that_is_not_busy_waits_for_something() -> None:
@@ -257,7 +257,7 @@ def _computes(profile: Profile) -> list[Finding]:
 
 def test_occupancy_names_the_limit_and_an_empty_gpu() -> None:
     (tiled,) = said("tiled", "occupancy")
-    assert tiled.says == "registers and threads limit it to 2 blocks an SM"
+    assert tiled.says == "registers and threads limit it to 2 blocks per SM"
     assert tiled.cause == ""
     (pipelined,) = said("pipelined", "occupancy")
     assert "0.24 of the GPU" in pipelined.says
@@ -297,7 +297,7 @@ class Run:
 def test_a_page_from_elsewhere_is_said_and_stored(run: Run) -> None:
     result = run("tiled", "--size", "1024", *TILED)
     assert result.exit_code == 0, result.output
-    assert "stall: mio_throttle: 55 % of 36.9 cycles an instruction\n" in result.stdout
+    assert "stall: mio_throttle: 55 % of 36.9 cycles per instruction\n" in result.stdout
     assert "  turn: TN" in result.stdout
     with open_store(run.db) as store:
         (stored,) = store.profiles()
@@ -335,7 +335,7 @@ def test_a_stored_kernel_of_tensor_cores_is_profiled_with_its_dtype(run: Run) ->
         (("rungs", *TILED), "not a kernel of autogemm"),
         (("[red]x", *TILED), "no kernel '[red]x'"),
         (("tiled", "--from", "absent.csv"), "cannot read absent.csv"),
-        (("tiled", "--from", str(PAGES / "README.md"), "--gpu", "h100"), "no raw page"),
+        (("tiled", "--from", str(PAGES / "README.md"), "--gpu", "h100"), "not a raw page"),
         (("winner", *TILED), "autogemm tune"),
     ],
 )

@@ -43,11 +43,11 @@ def test_words_name_the_fastest_of_each_size(store: Store) -> None:
         "naive (measured)."
     )
     assert second.startswith("512x256x64: kernel 1 is the fastest")
-    assert "63 TFLOP/s" in ceilings
+    assert "63 of 66.9 TFLOP/s" in ceilings
     assert ceilings.endswith("3352 GB/s; it read data that stays in L2 at 5600 GB/s.")
     assert limits_of_kernels(found)[0] == (
-        "1024: 171 FLOP per byte that must move, so arithmetic is the roof; kernel 1 reaches "
-        "40.1 % of it."
+        "1024: 171 FLOP per byte that must move, so arithmetic is the limit; kernel 1 reaches "
+        "40.1 % of the roof."
     )
 
 
@@ -55,7 +55,7 @@ def test_a_size_that_memory_bounds(store: Store) -> None:
     bench = store.begin_bench(BENCH)
     store.record_entries(bench, [timed("naive", Problem.of_size("1x4096x4096"), 100.0, None)], {})
     found = compare(store, BestQuery(), None, winners=False)
-    assert "0.5 FLOP per byte that must move, so memory is the roof" in limits_of_kernels(found)[0]
+    assert "0.5 FLOP per byte that must move, so memory is the limit" in limits_of_kernels(found)[0]
 
 
 def test_rungs_that_lost_to_the_rung_before(store: Store) -> None:

@@ -138,7 +138,7 @@ def test_a_second_output_is_written_to_an_array_of_the_callers(
     for message, wrong in {
         r"writes aux: give it, aux=": {},
         r"aux\[m, n\] has the shape \[16, 24\], got \[24, 16\]": {"aux": empty(24, 16)},
-        "aux is out: give it memory of its own": {"aux": out},
+        "aux is out: give it separate memory": {"aux": out},
     }.items():
         # The fast path of the second call checks as the first did.
         with pytest.raises(UsageError, match=message):
@@ -149,7 +149,7 @@ def test_a_second_output_is_written_to_an_array_of_the_callers(
     )
     rest = random(16, 16)
     for name, aux in {"a": square, "rest": rest}.items():
-        with pytest.raises(UsageError, match=f"aux is {name}: give it memory of its own"):
+        with pytest.raises(UsageError, match=f"aux is {name}: give it separate memory"):
             autogemm.gemm(square, random(16, 16), empty(16, 16), epilogue=text, rest=rest, aux=aux)
     batched = random(2, 16, 8), random(2, 8, 24), empty(2, 16, 24)
     with pytest.raises(UsageError, match="all products of a batch would write the same aux"):

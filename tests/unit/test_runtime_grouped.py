@@ -159,8 +159,8 @@ def test_offsets_of_int64_are_converted_at_each_call(driver: FakeDriver) -> None
     ("given", "message"),
     [
         ({}, "give offsets, or counts"),
-        ({"offsets": np.zeros(5, np.int32), "counts": np.zeros(4, np.int32)}, "one of both"),
-        ({"counts": np.zeros(5, np.int32)}, "how many rows each group has: 4 numbers"),
+        ({"offsets": np.zeros(5, np.int32), "counts": np.zeros(4, np.int32)}, "but not both"),
+        ({"counts": np.zeros(5, np.int32)}, "the number of rows of each group: 4 contiguous"),
         ({"counts": np.zeros(4, np.int16)}, "counts is an int32 array, got <i2"),
         ({"offsets": np.zeros(5, np.int32)}, "x is [rows, K] and w [groups, K, N]"),
     ],
@@ -171,7 +171,7 @@ def test_counts_that_do_not_fit_are_refused(given: dict[str, Any], message: str)
     with pytest.raises(UsageError) as caught:
         autogemm.grouped_gemm(x, w, out=out, **arrays)
     assert message in str(caught.value)
-    with pytest.raises(UsageError, match="gap between groups or lies column by column"):
+    with pytest.raises(UsageError, match="gap between groups or is column-major"):
         gap = HostArray(integers(4, 9, 24).data[:, :7])
         counts = HostArray(np.zeros(4, np.int32))
         autogemm.grouped_gemm(gap, w, out=out, counts=counts)
@@ -185,7 +185,7 @@ def test_counts_that_do_not_fit_are_refused(given: dict[str, Any], message: str)
         ({"w": (0, 24, 32)}, "1 to 65535 groups"),
         ({"out": (16, 24)}, "has the shape [16, 32], out has [16, 24]"),
         ({"offsets": np.zeros(5, np.int64)}, "convert it once"),
-        ({"offsets": np.zeros(4, np.int32)}, "5 numbers without a gap"),
+        ({"offsets": np.zeros(4, np.int32)}, "5 contiguous numbers"),
         ({"offsets": [0, 1, 2, 3, 4]}, "offsets is an int32 array on the GPU"),
         ({"epilogue": "relu(acc + bias[n])"}, "reads bias: give it"),
         ({"bias": 1.0}, "unexpected argument 'bias'"),
@@ -213,7 +213,7 @@ def test_matrices_with_gaps_between_them_are_refused() -> None:
     with pytest.raises(UsageError, match="begin 1536 elements apart, not 768"):
         autogemm.grouped_gemm(integers(16, 24), w, offsets_of(4, 4, 4, 4), integers(16, 32))
     transposed = HostArray(integers(24, 16).data.T)
-    with pytest.raises(UsageError, match="x lies column by column"):
+    with pytest.raises(UsageError, match="x is column-major"):
         autogemm.grouped_gemm(
             transposed, integers(4, 24, 32), offsets_of(4, 4, 4, 4), integers(16, 32)
         )

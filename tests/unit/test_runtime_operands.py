@@ -122,7 +122,7 @@ def test_strides_that_no_layout_covers_are_refused(strides: tuple[int, int], why
     [
         ((4,), (4, 2), "2 dimensions or more"),
         ((3, 4), (5, 2), "4 columns and b 5 rows"),
-        ((2, 3, 4), (3, 4, 5), "do not go together"),
+        ((2, 3, 4), (3, 4, 5), "do not match"),
     ],
 )
 def test_shapes_without_a_product_are_refused(

@@ -181,7 +181,7 @@ def test_families_and_parameters_are_narrowed(tmp_path: Path) -> None:
         ({"fill": "ones"}, "fill is one of "),
         ({"sampler": "magic"}, "unknown sampler 'magic'; known: surrogate"),
         ({"max_error": -1.0}, "the largest error is a number above 0"),
-        ({"fix": "BM=64"}, "fix takes a list of texts or a dict, got 'BM=64'"),
+        ({"fix": "BM=64"}, "fix takes a list of strings or a dict, got 'BM=64'"),
         ({"fix": {"NOPE": 1}}, "sgemm_simt has no parameter 'NOPE'"),
         ({"finalists": 0}, "finalists must be at least 1"),
         ({"objective": "energy", "until_ratio": 1.1}, "the ratio to stop at is one of times"),

@@ -248,7 +248,7 @@ def test_parse_fix_refuses(family: Family, text: str, message: str) -> None:
 
 
 def test_parse_fix_refuses_one_parameter_twice(family: Family) -> None:
-    with pytest.raises(UsageError, match="BM is there twice"):
+    with pytest.raises(UsageError, match="BM is given twice"):
         parse_fix(family, ["BM=16", "BM=32"])
 
 
@@ -290,8 +290,8 @@ MORE = "  BM: {"
         (BM_VALUES, "[]", "parameters.BM.values: List should have at least 1 item"),
         (BM_VALUES, "[16, 16]", "parameters.BM: the value 16 is there twice"),
         (BM_VALUES, "[16, rows]", "parameters.BM: values are all integers or all texts"),
-        (BM_VALUES, "[16, 1.5]", "BM.values.2: write an integer or a text, got 1.5"),
-        (BM_VALUES, "[16, null]", "write an integer or a text, got None"),
+        (BM_VALUES, "[16, 1.5]", "BM.values.2: write an integer or a string, got 1.5"),
+        (BM_VALUES, "[16, null]", "write an integer or a string, got None"),
         (BM_VALUES, "[4294967296]", "a value must fit 32 bits, got 4294967296"),
         (BM_VALUES, "['a b']", "one word of letters, digits"),
         (BM_VALUES, "16", "parameters.BM.values: Input should be a valid list, got 16"),
@@ -318,9 +318,9 @@ MORE = "  BM: {"
         (SUMMARY, "summary: !!python/object/apply:os.system [ls]", "could not determine a constr"),
         (SUMMARY, "summary: " + "[" * 3000, "nested too deep"),
         (SUMMARY, "summary: {", "line 5, column 1: expected"),
-        (SUMMARY, "summary: \x07", "no YAML: .*special characters"),
+        (SUMMARY, "summary: \x07", "not YAML: .*special characters"),
         (SUMMARY, "summary: " + "x" * 300_000, "may have 262144 bytes"),
-        (SUMMARY, "summary: 2001-99-99", "no YAML: month must be"),
+        (SUMMARY, "summary: 2001-99-99", "not YAML: month must be"),
         (SMALL, "", "this file is a mapping with the fields family summary"),
         (SMALL, "- 1", "this file is a mapping"),
     ],

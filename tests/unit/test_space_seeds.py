@@ -93,7 +93,7 @@ def test_other_seeds_are_another_search_space(tmp_path: Path) -> None:
         ("BM: 64", "BM: 65", "seeds.2.configs.1.BM: 65 is none of its values: 16 32 64 128"),
         ("BM: 64,", "", "seeds.2.configs.1.BM: a seed names every parameter"),
         ("BM: 64", "BN: 64", "seeds.2.configs.1: no parameter is named 'BN'; did you mean 'BM'"),
-        ("BM: 64", "BM: 1.5", "seeds.2.configs.1.BM: write an integer or a text"),
+        ("BM: 64", "BM: 1.5", "seeds.2.configs.1.BM: write an integer or a string"),
         ("family: mine", "family: other", "family: these are seeds of mine, got 'other'"),
         ("512, 1024", "512 and more", "seeds.1.problems: a size is one positive integer"),
         ("gpu: H100", "gpus: H100", "seeds.1.gpus: there is no such field; did you mean 'gpu'"),
@@ -120,7 +120,7 @@ def test_they_stand_in_one_place(tmp_path: Path) -> None:
 def test_there_is_an_end_to_them(tmp_path: Path) -> None:
     seed = "      - {BM: 64, WM: 64, STAGES: 1, ORDER: rows}\n"
     assert len(write_seeds(tmp_path / "mine", SEEDS + 997 * seed).seeds) == 1000
-    with pytest.raises(FamilyError, match="at most 1000 are tried, there are 1001"):
+    with pytest.raises(FamilyError, match="at most 1000 are allowed, there are 1001"):
         write_seeds(tmp_path / "mine", SEEDS + 998 * seed)
 
 

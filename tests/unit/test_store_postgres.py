@@ -111,7 +111,7 @@ def test_what_another_machine_writes_is_not_resumed(
     monkeypatch.setattr(autogemm.store.tables.writing.socket, "gethostname", lambda: "elsewhere")
     with open_store(postgres_url) as here:
         assert here.find_unfinished_run(SPEC) is None
-        with pytest.raises(StoreError, match="another process has just gone on with run 1"):
+        with pytest.raises(StoreError, match="another process has just resumed run 1"):
             here.resume_run(run_id)
         # The other machine's process ends, however it does.
         there.close()

@@ -344,7 +344,7 @@ def test_a_second_output_is_written_to_a_tensor_of_the_callers(products: StandIn
     check(torch.compile(call, backend="aot_eager", fullgraph=True)(x, w, bias, aux))
     with torch.autocast("cpu", enabled=False), torch.no_grad():
         check(call(x.requires_grad_(), w, bias, aux))
-    with pytest.raises(UsageError, match="gemm into aux records no gradients: leave aux away"):
+    with pytest.raises(UsageError, match="gemm into aux records no gradients: leave out aux"):
         call(x, w, bias, aux)
     with pytest.raises(UsageError, match="writes aux: give it, aux="):
         autogemm.gemm(x, w, epilogue=text, bias=bias)

@@ -200,7 +200,7 @@ def test_a_report_says_what_results_are_worth(database: Path, tmp_path: Path) ->
     assert "expected for the whole program: 1.200 times the speed" in shown
     place.write_text(called_text(Recorded("cpu", "", 1200.0, gemms)))
     refused = CliRunner().invoke(main, command)
-    assert refused.exit_code == 2 and "say with --gpu" in refused.stderr
+    assert refused.exit_code == 2 and "name the GPU" in refused.stderr
     # Three calls of 20 us by cuBLAS, 10 us by the kernel.
     rows = json.loads(CliRunner().invoke(main, [*command, "--gpu", "h100", "--json"]).stdout)
     assert [(row["time_us"], row["saved_us"]) for row in rows[:1]] == [(60.0, 30.0)]

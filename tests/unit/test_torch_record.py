@@ -134,7 +134,7 @@ def test_a_program_is_recorded_as_it_is(tmp_path: Path, monkeypatch: pytest.Monk
     done = run("-o", out, "--", sys.executable, program, "fails")
     assert (done.returncode, "its own" in done.stderr) == (1, True), done.stderr
     assert "16x24x8 nt f32 epilogue=relu(acc + bias[n])" in done.stdout
-    assert "they only weigh the problems" in done.stdout
+    assert "only weight the problems" in done.stdout
     head, line = map(json.loads, out.read_text().splitlines())
     assert (head["clock"], line["calls"], line["ops"]) == ("cpu", 4, "aten.addmm aten.relu")
 
@@ -146,7 +146,7 @@ def test_what_cannot_be_recorded_is_one_line(tmp_path: Path) -> None:
         "there is no program 'no-such'": ["-o", out, "--", "no-such"],
         "there is no folder": ["-o", tmp_path / "none" / "x", "--", "true"],
         "leave the program out": ["--report", out, "--", "true"],
-        "called no product of torch": ["-o", out, "--", "true"],
+        "called no PyTorch product": ["-o", out, "--", "true"],
     }.items():
         done = CliRunner().invoke(main, ["record", *map(str, arguments)])
         expected = 1 if "called" in words else 2

@@ -131,7 +131,7 @@ def test_a_finalist_that_turns_out_inaccurate_does_not_win(tmp_path: Path, store
     assert lost.config != result.finals.winner.config
     assert result.counts[Status.INACCURATE] == 2, "two configs of one kernel"
     with pytest.raises(
-        CertificationError, match=r"as accurate as asked for: error 0\.001, 0\.0001"
+        CertificationError, match=r"no finalist is accurate enough: error 0\.001, 0\.0001"
     ):
         tune(replace(request, finalists=1, fresh=True), Wavering(), FakeCompiler(), store)
 
@@ -189,9 +189,9 @@ def test_tune_prints_both_errors_and_what_was_asked_for(cli: Cli) -> None:
     assert shown.exit_code == 0, shown.output
     lines = shown.output.splitlines()
     assert "error" in lines[1].split()
-    (said,) = [line for line in lines if "asked for" in line]
+    (said,) = [line for line in lines if "the limit is" in line]
     assert "relative Frobenius 1e-06; cuBLAS: " in said
-    assert said.endswith("relative Frobenius 1e-06; at most 1e-06 was asked for")
+    assert said.endswith("relative Frobenius 1e-06; the limit is 1e-06")
     assert "inaccurate" in lines[-3]
     (row,) = csv.DictReader(io.StringIO(cli.run("db", "list", "--csv").output))
     assert row["max_error"] == "cublas"
@@ -221,4 +221,4 @@ def test_a_list_of_times_has_no_errors(tmp_path: Path) -> None:
     arguments = ("tune", "--gpu", f"recorded:{path}", "--max-error", "1e-6", "-q")
     result = CliRunner().invoke(main, [*arguments, "--db", str(tmp_path / "x.db")])
     assert result.exit_code == 2
-    assert "that recording lists times and no errors: leave --max-error out" in result.output
+    assert "that recording contains no errors, only times: leave --max-error out" in result.output

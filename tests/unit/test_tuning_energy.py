@@ -202,7 +202,7 @@ def test_the_front_as_a_picture(tuned: Result, tmp_path: Path, suffix: str) -> N
     assert path.read_bytes().startswith(beginning)
     again = invoke("db", "pareto", "--plot", str(path))
     assert again.exit_code == 2
-    assert "--force to replace it" in again.stderr
+    assert "--force to overwrite it" in again.stderr
 
 
 def test_a_front_that_there_is_none_of(tuned: Result) -> None:

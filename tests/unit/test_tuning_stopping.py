@@ -233,7 +233,7 @@ def test_the_command_line_says_what_ended_the_search(cli_folder: str) -> None:
     arguments = ("tune", "--family", cli_folder, "--size", "1024", "--sampler", "exhaustive")
     result = invoke(*arguments, "--until-ratio", "1.05")
     assert result.exit_code == 0, result.output
-    assert "short of 1.05: the search goes on" in result.stderr
+    assert "short of 1.05: the search continues" in result.stderr
     assert "; the ratio was reached; finals" in result.stdout
     shown = invoke("db", "show", "run:1", "--json")
     assert json.loads(shown.stdout)[0]["stopped_by"] == "ratio"

@@ -26,7 +26,7 @@ def parse_sizes(text: str) -> tuple[Size, ...]:
     if not found:
         raise UsageError(f"there is no size in {text!r}: give 1024, MxNxK, 128:8192:*2 or @FILE")
     if len(found) > MAX_SIZES:
-        raise UsageError(f"{text!r} are {len(found)} sizes, {MAX_SIZES} are the most")
+        raise UsageError(f"{text!r} are {len(found)} sizes, at most {MAX_SIZES} are allowed")
     return found
 
 
@@ -47,7 +47,7 @@ def _range(text: str, match: re.Match[str]) -> Iterator[int]:
     times = match[3] != "+"
     if first < 1 or last < first or last > MAX_EXTENT or step < (2 if times else 1):
         raise UsageError(
-            f"a range is FIRST:LAST, :*FACTOR (2 or more) or :+STEP behind it (128:8192:*2), got "
+            f"a range is FIRST:LAST, :*FACTOR (2 or more) or :+STEP after it (128:8192:*2), got "
             f"{text!r}"
         )
     if not times and (last - first) // step >= MAX_SIZES:
@@ -64,12 +64,12 @@ def _lines(path: Path) -> Iterator[str]:
     except OSError as error:
         raise UsageError(f"cannot read the sizes in {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no text file with one size a line") from error
+        raise UsageError(f"{path} is not a text file with one size per line") from error
     except ValueError as error:
-        raise UsageError(f"{path} is no list of sizes: {error}") from error
+        raise UsageError(f"{path} is not a list of sizes: {error}") from error
     for number, line in enumerate(content.splitlines(), start=1):
         kept = line.partition("#")[0].strip()
         if kept.startswith("@"):
-            raise UsageError(f"{path}, line {number}: a file of sizes does not name another one")
+            raise UsageError(f"{path}, line {number}: a file of sizes cannot refer to another file")
         if kept:
             yield kept

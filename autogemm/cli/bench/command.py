@@ -52,7 +52,7 @@ from autogemm.model.results.outcome import CacheState, Fill
 @click.option("--no-store", is_flag=True, help="Store nothing in the database.")
 @bench_option(
     "--show",
-    help="Show a benchmark of the database, or of a file that --json made; measure nothing.",
+    help="Show a benchmark from the database, or from a file written by --json; measure nothing.",
 )
 @click.option("--list", "as_list", is_flag=True, help="List the kernels that can be named.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress, only the result.")

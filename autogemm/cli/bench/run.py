@@ -179,8 +179,8 @@ def _listener(request: BenchRequest, quiet: bool) -> Iterator[Listener]:
 
 
 def _kernel_rows() -> list[Row]:
-    stored = {"kernel": "winner", "kind": "stored", "summary": "the best of the database, by size"}
-    one = {"kernel": "kernel:ID", "kind": "stored", "summary": "a kernel of the database"}
+    stored = {"kernel": "winner", "kind": "stored", "summary": "the best in the database, by size"}
+    one = {"kernel": "kernel:ID", "kind": "stored", "summary": "a kernel in the database"}
     listed: list[Row] = [
         {"kernel": name, "kind": kind.value, "summary": summary}
         for kind in (KernelKind.RUNG, KernelKind.LIBRARY)

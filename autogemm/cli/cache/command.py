@@ -11,8 +11,8 @@ from autogemm.cli.sections import InOrderOfUse
 def cache(context: click.Context) -> None:
     """Show, clear and limit the files that are kept on disk, such as compiled kernels.
 
-    Everything in the folder (AUTOGEMM_CACHE, else the user's cache) can be made again. Results are
-    not in it: they are in the database. Without a subcommand, the size of the folder is shown.
+    The folder (AUTOGEMM_CACHE, or the user's cache) contains only files that can be regenerated.
+    Results are in the database instead. Without a subcommand, the size of the folder is shown.
 
     \b
     Examples:
@@ -27,7 +27,7 @@ def cache(context: click.Context) -> None:
 @cache.command()
 @listing_options
 def size(form: Form) -> None:
-    """Show how much is kept, by kind.
+    """Show the size of the files, by kind.
 
     \b
     Examples:

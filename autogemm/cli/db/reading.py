@@ -37,7 +37,7 @@ def best(query: BestQuery, db: str | None, form: Form, *, of_catalogue: bool) ->
     come from the newest finals of that kernel. ratio is cuBLAS time / own time: above 1 is faster
     than cuBLAS.
 
-    The winners that ship were recorded on the GPUs that are named, not measured on this machine.
+    The winners that ship were recorded on the GPUs in the table, not measured on this machine.
     text says whether this version emits the text that was timed: this, earlier or unknown.
 
     \b
@@ -104,7 +104,7 @@ def show(identifier: str, db: str | None, form: Form) -> None:
 @click.command()
 @db_option
 def path(db: str | None) -> None:
-    """Print where the database is, or would be.
+    """Print the location of the database, even if it does not exist yet.
 
     \b
     Examples:
@@ -116,7 +116,7 @@ def path(db: str | None) -> None:
 @click.command()
 @click.argument("identifier", metavar="ID")
 @click.option(
-    "--short", is_flag=True, help="Show only what the database knows, without the explanation."
+    "--short", is_flag=True, help="Show only the contents of the database, without the explanation."
 )
 @stored_options
 def why(identifier: str, short: bool, db: str | None, form: Form) -> None:
@@ -192,7 +192,7 @@ SQL_ROWS = 100
 @click.command()
 @query_options
 def stats(query: BestQuery, db: str | None, form: Form) -> None:
-    """Show how much the database holds, for each GPU.
+    """Show the number of runs, trials and kernels for each GPU.
 
     \b
     Examples:
@@ -214,7 +214,7 @@ def stats(query: BestQuery, db: str | None, form: Form) -> None:
 @time_option("--timeout", "timeout_s", "30s", "Give up after this time: 90s, 2m, 1h.")
 @stored_options
 def sql(*, limit: int | None, form: Form, **values: Any) -> None:
-    """Run an SQL SELECT; it cannot change anything.
+    """Run an SQL SELECT, which cannot change the database.
 
     The SELECT - is read from standard input. db/README.md describes tables and columns and has
     queries to start from.
@@ -246,7 +246,7 @@ def sql(*, limit: int | None, form: Form, **values: Any) -> None:
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @query_options
 def pareto(**values: Any) -> None:
-    """Show the kernels that no other beats in both time and energy.
+    """Show the kernels that no other kernel beats in both time and energy.
 
     The run is the newest one that measured energy (`tune --objective energy` or `edp`), or the one
     that --run names. The fastest kernel comes first, cuBLAS last. Energy is that of the whole GPU.

@@ -51,7 +51,7 @@ def share(context: click.Context, parameter: click.Parameter, text: str) -> floa
     "--all", "everything", is_flag=True, help="Also measure winners for which nothing has changed."
 )
 @count_option("--rounds", 30, "Rounds of measurement.")
-@click.option("--retune", is_flag=True, help="Tune again if a winner moved.")
+@click.option("--retune", is_flag=True, help="Tune again if a winner has moved.")
 @count_option("--trials", 300, "Number of trials of --retune.")
 @time_option("--budget", "budget_s", "2m", "Time of --retune per problem: 90s, 2m, 1h, none.")
 @off_option("--no-certify", "Skip the final checks of new winners.")
@@ -69,7 +69,7 @@ def share(context: click.Context, parameter: click.Parameter, text: str) -> floa
     help="For --fail-on: changes up to this size pass.",
 )
 @click.option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML, for CI.")
-@click.option("--force", is_flag=True, help="Replace a file that is no earlier JUnit file of ours.")
+@click.option("--force", is_flag=True, help="Overwrite a file that is not an earlier JUnit file.")
 @stored_options
 def check(
     fail_on: str | None, threshold: float, junit: str | None, force: bool, **values: Any
@@ -165,7 +165,7 @@ def export(**values: Any) -> None:
 @click.option(
     "--size", metavar="SIZE", help="Size, 4096 or MxNxK, for a file that does not contain it."
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be added.")
+@click.option("--dry-run", is_flag=True, help="Only report the records that would be added.")
 @stored_options
 def import_(**values: Any) -> None:
     """Add the records of a file that the database does not have.
@@ -225,10 +225,10 @@ def age(context: click.Context, parameter: click.Parameter, text: str | None) ->
     "--older-than",
     metavar="AGE",
     callback=age,
-    help="Delete runs that began longer ago than this: 90d, 12w, 1y.",
+    help="Delete runs that started longer ago than this: 90d, 12w, 1y.",
 )
 @click.option("--with-best", is_flag=True, help="Also delete runs that hold a best kernel.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only report the runs that would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @query_options
 def prune(**values: Any) -> None:

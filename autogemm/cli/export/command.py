@@ -27,11 +27,11 @@ FORMATS = ("cuda", "cubin", "ptx", "json", "torch")
         *("--epilogue", "epilogues"),
         metavar="EXPRESSION",
         multiple=True,
-        help="Tuned with this epilogue; none: plain products. --library takes several.",
+        help="Tuned with this epilogue; none: plain products. Repeatable with --library.",
     ),
-    click.option("--batch", metavar="COUNT", help="Tuned for so many products; 1: for one."),
+    click.option("--batch", metavar="COUNT", help="Tuned for this number of products; 1: one."),
     click.option(
-        "--groups", metavar="COUNT", help="Tuned for so many groups of rows; none: plain."
+        "--groups", metavar="COUNT", help="Tuned for this number of groups of rows; none: without."
     ),
     click.option(
         *("--family", "family_key"),
@@ -49,7 +49,7 @@ FORMATS = ("cuda", "cubin", "ptx", "json", "torch")
     type=click.Choice(FORMATS),
     default="cuda",
     show_default=True,
-    help="cuda: source with a self-test; cubin, ptx: compiled; json: everything the database knows "
+    help="cuda: source with a self-test; cubin, ptx: compiled; json: everything in the database "
     "about it; torch: with --library, also a Python module with a custom operator.",
 )
 @click.option(
@@ -63,7 +63,7 @@ FORMATS = ("cuda", "cubin", "ptx", "json", "torch")
     "--prefix",
     metavar="NAME",
     help="Function, namespaces and kernels begin with NAME instead of autogemm, so that several "
-    "exported kernels can be in one program; main needs -DNAME_MAIN then.",
+    "exported kernels can be in one program; main then needs -DNAME_MAIN.",
 )
 @click.option("--force", is_flag=True, help="Overwrite files even if autogemm did not write them.")
 @click.option("--no-verify", is_flag=True, help="Do not run a recorded kernel on the CPU first.")
@@ -71,7 +71,7 @@ FORMATS = ("cuda", "cubin", "ptx", "json", "torch")
 def export(**values: Any) -> None:
     """Write the best kernel to FILE (- is standard output).
 
-    Without options this is the newest result in the database; measured results come before
+    Without options this is the newest result in the database; measured results have priority over
     recorded ones. The CUDA file contains the kernel exactly as it was timed, a launcher with a C
     signature, and a main function that verifies every element and times the kernel against cuBLAS;
     compile with -DAUTOGEMM_LIBRARY to leave main out. A header

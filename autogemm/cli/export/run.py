@@ -70,7 +70,7 @@ def run(command: ExportCommand) -> None:
     if command.folder is not None:
         _write_library(command, command.folder)
     elif command.path is None or command.file_format == "torch":
-        raise UsageError("name the FILE to write, or --library DIR (--format torch needs that)")
+        raise UsageError("name the FILE to write, or --library DIR (required by --format torch)")
     else:
         _write_kernel(command, command.path)
 
@@ -234,7 +234,7 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     asked = (replace(query, epilogue=text).asked_epilogue or PLAIN for text in command.epilogues)
     epilogues = [one for one in dict.fromkeys(asked) if not one.is_plain]
     if command.file_format == "torch" and epilogues:
-        raise UsageError("--format torch has plain products only: leave out --epilogue")
+        raise UsageError("--format torch supports only plain products: leave out --epilogue")
     families = [load_family(command.family_key)] if command.family_key else default_families()
     layouts = [Layout(query.layout)] if query.layout else None
     dtypes = [DType.parse(query.dtype)] if query.dtype else None
@@ -295,14 +295,14 @@ def _results(command: ExportCommand, families: Sequence[Family]) -> list[Decided
     if not shipped:
         raise NotFoundError(
             "no result matches, in the database or the catalogue: autogemm tune --preset mixed "
-            "--cross makes those that a library needs"
+            "--cross produces the results that a library needs"
         )
     if len(gpus) > 1:
         raise UsageError(
-            "the database has no results, and the catalogue those of several GPUs: name one, as "
-            f"in {' or '.join(f'--gpu {short_gpu_name(gpu)!r}' for gpu in gpus)}"
+            "the database has no results, and the catalogue has several GPUs: name one, as in "
+            f"{' or '.join(f'--gpu {short_gpu_name(gpu)!r}' for gpu in gpus)}"
         )
-    say(f"the database has no results: the library is made from the catalogue, of {gpus[0]}")
+    say(f"the database has no results: the library is made from the catalogue, for {gpus[0]}")
     return shipped
 
 

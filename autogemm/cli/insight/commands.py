@@ -66,17 +66,17 @@ def explain(**values: Any) -> None:
     type=click.Path(path_type=Path),
     help="Read this output of `ncu --csv --page raw --print-units base` instead of profiling.",
 )
-@click.option("--gpu", metavar="NAME", help="With --from: the GPU on which that output was made.")
+@click.option("--gpu", metavar="NAME", help="With --from: the GPU on which the output was made.")
 @click.option("--save", metavar="FILE", help="Also write the raw output of Nsight Compute, as CSV.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--no-store", is_flag=True, help="Store nothing in the database.")
 @stored_options
 def profile(**values: Any) -> None:
-    """Say what limits a kernel, from the hardware counters that Nsight Compute (ncu) reads.
+    """Explain what limits a kernel, from the hardware counters of Nsight Compute (ncu).
 
     KERNEL is a rung of the ladder (see `autogemm bench --list`), `winner`, or kernel:ID of the
     database. It runs alone a few times. Occupancy, use of cores and memory, stall reasons, bank
-    conflicts and coalescing are described in words, each with its usual cause, its cure, and the
+    conflicts and coalescing are described in words, each with its usual cause, a remedy, and the
     parameters to change. The counters are stored with the kernel. Times under a profiler cannot be
     compared with other times.
 
@@ -96,7 +96,7 @@ def profile(**values: Any) -> None:
 @click.argument("file")
 @bench_option(
     "--bench",
-    help="A benchmark instead of a run: one of the database, or a file that `bench --json` made.",
+    help="A benchmark instead of a run: one of the database, or a file written by `bench --json`.",
 )
 @click.option("--all", "of_all", is_flag=True, help="Report on the winners of all runs that match.")
 @click.option("--no-explain", is_flag=True, help="Leave out the explanation of the winner.")
@@ -104,7 +104,7 @@ def profile(**values: Any) -> None:
 @filter_options
 @db_option
 def report(**values: Any) -> None:
-    """Write one self-contained HTML FILE that explains a run: words, tables, plots, source.
+    """Write one self-contained HTML FILE that explains a run: text, tables, plots, source.
 
     The run is the newest one that matches, or the one that --run names. With --bench the report
     describes a benchmark instead, with --all the best kernels of all runs that match. The
@@ -147,7 +147,7 @@ theme_option = click.option(
     type=click.Choice(("light", "dark")),
     default="light",
     show_default=True,
-    help="The ground that the picture is drawn for.",
+    help="The background for which the plot is drawn.",
 )
 
 
@@ -168,7 +168,7 @@ def plot(**values: Any) -> None:
     Plots of a run, the newest one that matches or the one that --run names:
       history       the best so far, over trials and over seconds
       distribution  how the times of all configs are distributed
-      importance    which parameters set the fastest tenth apart (PED-ANOVA)
+      importance    which parameters distinguish the fastest tenth (PED-ANOVA)
       heatmap       the best config for each pair of values of two parameters;
                     without --x and --y the two that matter most
 
@@ -195,7 +195,7 @@ def plot(**values: Any) -> None:
 @click.argument("file", required=False)
 @comparison_options
 @theme_option
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @query_options
 def roofline(**values: Any) -> None:
     """Show how close kernels come to the roofs of their GPU, as a table and a plot.

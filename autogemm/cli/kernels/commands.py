@@ -72,7 +72,7 @@ def render(**values: Any) -> None:
 
     The source depends on the layout of the problem, and on the edges and vector accesses that its
     sizes and leading dimensions require. If the config is not legal, every constraint that it
-    breaks is listed.
+    violates is listed.
 
     \b
     Examples:
@@ -208,13 +208,13 @@ def verify(**values: Any) -> None:
     stops at the first failure, with exit code 1.
 
     Without a config the seeds of the family are verified, which are thousands of cases. Those that
-    reach new code run first, and after 40 s no further one begins unless --budget allows more; the
-    last line says how many of how many ran.
+    reach new code run first, and after 40 s no further case begins unless --budget allows more; the
+    last line says how many of all cases ran.
 
     --mutate tests the edge cases themselves: a mutant is a kernel with one mistake in one line (a
     missing barrier, a bound off by one, swapped strides), which runs on the edge cases until one
     fails. Mutants that survive are listed; some are harmless, such as a fast path that is never
-    taken, and have to be judged by a person.
+    taken, and must be judged by hand.
 
     --lines counts how often the edge cases of a config execute each line and branch of each emitted
     source (with --kernel: of exactly that source), and lists those that none executes. Lines that

@@ -18,7 +18,7 @@ def new_family(name: str, folder: str) -> None:
 
     The search space and the template are small and complete: a tiled FP32 kernel with four
     parameters, for all layouts and sizes. docs/own-family.md explains both files and how to change
-    them. A folder that is already there is left alone.
+    them. An existing folder is not changed.
 
     \b
     Examples:

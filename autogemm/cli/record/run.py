@@ -65,7 +65,7 @@ def _show(command: RecordCommand, recorded: Recorded) -> None:
     ]
     print_rows(rows, _CALLED, command.form)
     if command.form is Form.TABLE:
-        where = recorded.gpu or "this CPU: no time of a GPU, they only weigh the problems"
+        where = recorded.gpu or "this CPU: they are not GPU times and only weight the problems"
         click.echo(f"times are of {where}")
         click.echo(f"next: autogemm tune --problems {command.out}")
 
@@ -93,7 +93,7 @@ def _report(command: RecordCommand, recorded: Recorded) -> None:
 def _sum_line(worth: Worth) -> str:
     line = f"on {worth.gpu}: {worth.saved_us:.4g} of {worth.time_us:.4g} us in products saved"
     if worth.speedup is None:
-        return f"{line}, by times of the database; record on the GPU to know the whole program"
+        return f"{line}, by times in the database; record on the GPU to estimate the program"
     return f"{line}; expected for the whole program: {worth.speedup:.3f} times the speed"
 
 

@@ -62,7 +62,7 @@ class ProblemsOptions(MatrixOptions):
         if text is not None and is_called_text(text):
             weights = parsed_called(text, f"--problems {self.problems_file}").weights
             if not weights:
-                raise UsageError(f"--problems {self.problems_file}: no kernels for what it holds")
+                raise UsageError(f"--problems {self.problems_file}: no kernels for its problems")
             named = self._named(None) if self.sizes or self.preset else ()
             return tuple(dict.fromkeys((*weights, *named))), weights
         return self._named(text), {}
@@ -144,7 +144,7 @@ def _lines(place: str, text: str, layout: Layout) -> list[tuple[str, Layout]]:
             raise UsageError(f"{place}, line {number}: {error}") from error
         found.append((words[0], Layout(words[1]) if words[1:] else layout))
     if not found:
-        raise UsageError(f"{place}: holds no problem: write one size per line")
+        raise UsageError(f"{place}: contains no problem: write one size per line")
     return found
 
 
@@ -196,7 +196,7 @@ SECTIONS = {
 @click.option(
     "--compilers",
     metavar="ADDRESS|FILE",
-    help="Have the workers of this Dask scheduler compile, too; they need no GPU.",
+    help="Also compile with the workers of this Dask scheduler; they need no GPU.",
 )
 @click.option("--require-gpu", is_flag=True, help="Fail instead of using a recording.")
 @problems_options
@@ -219,7 +219,7 @@ SECTIONS = {
     "--total",
     "total_s",
     "none",
-    "Share this time among the problems of a recording, by their time in it; in place of --budget.",
+    "Divide this time among the problems of a recording, by recorded time; instead of --budget.",
 )
 @click.option(
     "--until-ratio",
@@ -294,8 +294,8 @@ SECTIONS = {
     "learned from these times.",
 )
 @off_option("--no-prune", "Also measure candidates that static facts rule out.")
-@off_option("--no-warm-start", "Do not begin with the winners of similar stored results.")
-@off_option("--no-seeds", "Do not begin with the shipped configs that were good elsewhere.")
+@off_option("--no-warm-start", "Do not start with the winners of similar stored results.")
+@off_option("--no-seeds", "Do not start with the shipped configs that were fast elsewhere.")
 @off_option(
     "--no-certify",
     "Skip the final checks of the winner: edge cases and compute-sanitizer (some seconds).",
@@ -334,8 +334,8 @@ def tune(  # noqa: PLR0913  # keywords
     or --scheduler they are spread over several GPUs, one GPU per problem (this needs the extra
     "cluster").
 
-    --json contains everything except the single trials. --csv has one row for each finalist and
-    for cuBLAS, or one row per problem if there are many.
+    --json contains everything except the individual trials. --csv has one row for each finalist
+    and for cuBLAS, or one row per problem if there are many.
 
     \b
     Examples:
@@ -359,7 +359,7 @@ def tune(  # noqa: PLR0913  # keywords
     # A mistake in the problems is reported before imports that take a second.
     asked, weights = problems.weighted
     if total_s is not None and not weights:
-        raise UsageError("--total shares time by a recording: give one with --problems")
+        raise UsageError("--total needs a recording: give one with --problems")
     from autogemm.cli.tune.run import ClusterRequest, TuneCommand, TuneOptions, run
 
     resized = None if problems.sizes else problems.resized

@@ -152,7 +152,7 @@ class State:
         """Return why the search goes on after finals."""
         return (
             f"the finals give {event.finals.winner.ratio:.3f} x cuBLAS, short of "
-            f"{event.until_ratio:g}: the search goes on"
+            f"{event.until_ratio:g}: the search continues"
         )
 
     def _left_s(self, event: TrialDone, rate: float) -> float:

@@ -72,8 +72,8 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
         say(f"all of them: {label(shared.items())}")
     if finals.confidence is not None and finals.confidence < CONFIDENCE:
         say(
-            f"intervals are the extremes of {finals.rounds} rounds: they hold the true ratio with "
-            f"{100 * finals.confidence:.3g} %, not {100 * CONFIDENCE:.3g} %"
+            f"intervals are the extremes of {finals.rounds} rounds: they contain the true ratio "
+            f"with {100 * finals.confidence:.3g} %, not {100 * CONFIDENCE:.3g} %"
         )
 
 
@@ -135,7 +135,7 @@ def calls_line(finals: Finals) -> str:
     slower = sum(call.status is Status.TOO_SLOW for call in calls)
     wrong = [call for call in calls if call.status not in (Status.OK, Status.TOO_SLOW)]
     words = [f"baseline: {finals.baseline.name}, the fastest of {timed + 1} in all rounds"]
-    words += [f"{slower} were slower before"] if slower else []
+    words += [f"{slower} were slower before the rounds"] if slower else []
     words += [f"{call.name}: {call.reason}" for call in wrong[:MOST_NAMED]]
     words += [f"and {len(wrong) - MOST_NAMED} more"] if len(wrong) > MOST_NAMED else []
     return "; ".join(words)
@@ -211,7 +211,7 @@ def _print_best(result: TuneResult, seeds: Sequence[Config]) -> None:
         baseline = finals.baseline.verification
         beside = f"; cuBLAS: {_errors(baseline)}" if baseline is not None else ""
         if result.max_error is not None:
-            beside += f"; at most {result.max_error:.3g} was asked for"
+            beside += f"; the limit is {result.max_error:.3g}"
         say(f"  {_errors(winner.verification)}{beside}")
     for check in result.certificate.checks if result.certificate is not None else ():
         say(f"  checked: {check.line}")
@@ -227,8 +227,8 @@ def ties_line(finals: Finals, is_recorded: bool) -> str:
         return f"{others}: the recorded times are the same"
     rounds = len(finals.winner.samples_mj) or finals.rounds
     return (
-        f"{others}: no difference was shown in {rounds} rounds; among equals the smaller spread "
-        "counts, then fewer registers"
+        f"{others}: no significant difference in {rounds} rounds; the smaller spread decides, "
+        "then fewer registers"
     )
 
 

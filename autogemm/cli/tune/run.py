@@ -135,10 +135,10 @@ def _tune_many(stack: ExitStack, command: TuneCommand) -> None:
 
 def _tuned_over(command: TuneCommand) -> Spread:
     if command.budgets_s:
-        raise UsageError("--total is shared on one GPU: with several give --budget")
+        raise UsageError("--total works with one GPU: with several give --budget")
     if command.cross:
         raise UsageError(
-            "--cross compares kernels on one GPU: tune with several, then cross with one of them"
+            "--cross compares kernels on one GPU: tune with several, then use --cross with one"
         )
     return tune_on_gpus(
         command.problems,
@@ -196,7 +196,7 @@ def _export_command(run_id: int, db: str | None) -> str:
 def _nothing_ran(outcomes: Sequence[Outcome]) -> str:
     """Return why there is no winner, with the first reason of the most frequent status."""
     if not outcomes:
-        return "no candidate was tried: the time was up before the first; give more with --budget"
+        return "no candidate was tried before the time was up: give more with --budget"
     ends = Counter(outcome.status for outcome in outcomes)
     status, _ = ends.most_common(1)[0]
     first = next(outcome for outcome in outcomes if outcome.status is status)

@@ -189,10 +189,10 @@ def extract_kernel(text: str) -> str:
     """
     begin = re.search(r"^// autogemm:kernel:begin bytes=(\d+) sha256=([0-9a-f]{64})\n", text, re.M)
     if begin is None:
-        raise ExportError("this is no CUDA file that autogemm exported: it marks no kernel")
+        raise ExportError("this is not a CUDA file that autogemm exported: no kernel is marked")
     kernel = text[begin.end() :].encode()[: int(begin[1])]
     if hashlib.sha256(kernel).hexdigest() != begin[2]:
-        raise ExportError("the kernel in this file was edited: it does not have its sha256")
+        raise ExportError("the kernel in this file was edited: its sha256 does not match")
     return kernel.decode()
 
 

@@ -44,7 +44,7 @@ def _verdict(explained: Explanation) -> str:
             known is not None and known.global_times_ideal > VERY_WASTEFUL
         ),
         "shared memory takes longer than the multiply-adds that it feeds": shared > 1,
-        f"the grid does not fill the GPU evenly, {lost:.0%} of it is idle": lost > WORTH_TRYING,
+        f"the grid does not fill the GPU evenly: {lost:.0%} of it is idle": lost > WORTH_TRYING,
         "arithmetic limits the kernel, and accesses to shared memory take issue slots from it": (
             known is not None and known.shared_times_ideal > WASTEFUL
         ),
@@ -89,7 +89,7 @@ def _issue(explained: Explanation) -> list[str]:
     mix = max(mixes, key=lambda mix: mix.ffma)
     text = f"Its main loop issues {mix.instructions} instructions for {mix.ffma} multiply-adds"
     if explained.device.fp32_cores_per_sm == CORES_FED_EACH_CLOCK:
-        text += f", so that at most {mix.ffma / mix.instructions:.0%} of the peak is in reach"
+        text += f", so at most {mix.ffma / mix.instructions:.0%} of the peak is attainable"
     return [f"{text}."]
 
 
@@ -98,7 +98,7 @@ def _waves(explained: Explanation) -> list[str]:
         return []
     return [
         f"The {one.blocks} blocks of {one.kernel} fill the GPU {one.waves:.3g} times: "
-        f"{one.lost_share:.0%} of it is idle on average, in the last wave."
+        f"on average {one.lost_share:.0%} of it is idle, because of the last wave."
         for one in explained.waves
         if one.lost_share > WORTH_SAYING
     ]
@@ -109,13 +109,13 @@ def _registers(explained: Explanation) -> list[str]:
     if not isinstance(explained.residency, Missing):
         found += [
             f"An SM holds {one.blocks_per_sm} blocks of {one.kernel} at a time "
-            f"({one.fraction:.0%} of its warps); {one.limiter} limit{_s(one.limiter)} that."
+            f"({one.fraction:.0%} of its warps); {one.limiter} limit{_s(one.limiter)} this number."
             for one in explained.residency[:1]
         ]
     if not isinstance(explained.compiled, Missing):
         spilled = sum(one.spill_load_bytes for one in explained.compiled.kernels)
         if spilled:
-            found.append(f"The compiler spills registers: {spilled} bytes are loaded back.")
+            found.append(f"The compiler spills registers: {spilled} bytes are reloaded.")
     return found
 
 
@@ -130,13 +130,12 @@ def _patterns(explained: Explanation) -> list[str]:
     words = []
     if found.shared_times_ideal > WASTEFUL:
         words.append(
-            f"Shared memory is accessed in {found.shared_times_ideal:.2g} times as many wavefronts "
-            "as the same bytes need at least: bank conflicts, or loads that several lanes could "
-            "share."
+            f"Shared memory is accessed in {found.shared_times_ideal:.2g} times the minimum number "
+            "of wavefronts: there are bank conflicts, or loads that several lanes could share."
         )
     if found.global_times_ideal > WASTEFUL:
         words.append(
-            f"Global memory is accessed in {found.global_times_ideal:.2g} times as many sectors as "
-            "the same bytes need at least: neighbouring lanes do not read neighbouring words."
+            f"Global memory is accessed in {found.global_times_ideal:.2g} times the minimum number "
+            "of sectors: neighbouring lanes do not read neighbouring words."
         )
     return words

@@ -192,7 +192,7 @@ def _residencies(
 ) -> tuple[Residency, ...] | Missing:
     """Return the residency of each launch, in order."""
     if isinstance(compiled, Missing):
-        return Missing(f"registers are not known: {compiled.missing}")
+        return Missing(f"the registers are not known: {compiled.missing}")
     by_kernel = {used.kernel: used for used in compiled.resources}
     absent = [launch.kernel for launch in plan.launches if launch.kernel not in by_kernel]
     if absent:

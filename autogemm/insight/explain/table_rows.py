@@ -129,9 +129,9 @@ def _neighbours(explanation: Explanation) -> Table:
         for one in explanation.neighbours.neighbours
     )
     left_out = explanation.neighbours.num_left_out
-    notes = (f"left out: {left_out} that are legal and that the search would not take",)
+    notes = (f"not shown: {left_out} legal neighbours that the search would not try",)
     return Table(
-        "neighbours that the search would take, one parameter changed (time: relative to this "
+        "neighbours that the search would try, one parameter changed (time: relative to this "
         "config; block_flop_per_byte: difference)",
         tuple(rows[0]) if rows else (),
         rows,

@@ -85,7 +85,7 @@ def importance_picture(
     axes.bar_label(bars, fmt="{:.0%}", padding=3, fontsize="small")
     axes.invert_yaxis()
     axes.margins(x=0.12)
-    axes.set_xlabel("share of what sets the fastest tenth apart from the rest")
+    axes.set_xlabel("share in what distinguishes the fastest tenth")
     axes.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     titled(figure, f"Which parameters of {family} matter", trials.caption)
 
@@ -144,7 +144,7 @@ def _baseline(axes: "Axes", trials: RunTrials, *, vertical: bool) -> None:
         )
 
 
-LABELS = {False: "other kernels", True: "no other beats it in both", None: "cuBLAS"}
+LABELS = {False: "other kernels", True: "no other kernel beats it in both", None: "cuBLAS"}
 
 
 def _looks(kind: bool | None) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def parse_page(text: str) -> dict[str, float]:
     start = text.find('"ID"')
     if start < 0 or len(text) > MAX_PAGE_BYTES:
         raise ProfileError(
-            "that is no raw page of Nsight Compute: make it with ncu --csv --page raw "
+            "this is not a raw page of Nsight Compute: make it with ncu --csv --page raw "
             "--print-units base"
         )
     try:
@@ -93,7 +93,7 @@ def parse_page(text: str) -> dict[str, float]:
     kernels = [_numbers(row) for row in rows[1:]]
     longest = max(kernels, key=lambda one: one.get(TIME, 0.0), default={})
     if TIME not in longest:
-        raise ProfileError("the page of Nsight Compute holds no kernel with a time")
+        raise ProfileError("the page of Nsight Compute contains no kernel with a time")
     return longest
 
 

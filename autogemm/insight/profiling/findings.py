@@ -95,13 +95,13 @@ def _occupancy(counters: Counters, *, on_tensor_cores: bool) -> Iterator[Finding
     fewest = min(blocks.values(), default=0.0)
     limit = " and ".join(what for what, count in blocks.items() if count == fewest)
     figure = f"{achieved:.0f} % of an SM's warps, {possible:.0f} % possible"
-    says = f"{limit} limit it to {fewest:.0f} blocks an SM" if limit else ""
+    says = f"{limit} limit it to {fewest:.0f} blocks per SM" if limit else ""
     waves = counters.get(names.WAVES, 1.0)
     if waves < FULL_WAVE:
         yield Finding(
             "occupancy",
             figure,
-            f"{says}; the grid fills {waves:.2f} of the GPU once",
+            f"{says}; the grid fills only {waves:.2f} of the GPU",
             "too few blocks: some SMs have none, or fewer than they could hold",
             "smaller block tiles, or blocks that share a tile's K",
             ("BM", "BN", "SPLIT_K", "STREAM_BLOCKS"),
@@ -115,8 +115,8 @@ def _occupancy(counters: Counters, *, on_tensor_cores: bool) -> Iterator[Finding
             "occupancy",
             figure,
             f"{says}, and issue slots are idle: too few warps to hide latency",
-            "registers or shared memory of a block",
-            "smaller tiles or fewer stages; or more blocks promised to the compiler",
+            "a block uses many registers or much shared memory",
+            "smaller tiles or fewer stages, or launch bounds for more blocks",
             ("TM", "TN", "BM", "BN", "BK", "STAGES", "MIN_BLOCKS"),
         )
     else:
@@ -138,16 +138,14 @@ def _compute(counters: Counters) -> Iterator[Finding]:
             f"more {what} instructions ({percent:.0f} % of their pipe) than multiply-adds",
             "each float that is loaded serves few multiply-adds"
             if lsu >= alu
-            else "addresses are computed anew for each access",
+            else "addresses are recomputed for each access",
             "larger thread tiles, so that a loaded float serves more of them"
             if lsu >= alu
-            else "longer unrolled k_tiles, wider loads, fewer and larger copies",
+            else "deeper unrolled k_tiles, wider loads, fewer and larger copies",
             ("TM", "TN", "VEC", "VEC_LOAD", "LOAD", "BK"),
         )
     elif issue >= BUSY_PERCENT:
-        yield Finding(
-            "compute", figure, "the cores are busy: little is left but fewer instructions"
-        )
+        yield Finding("compute", figure, "the cores are busy: only fewer instructions would help")
     else:
         yield Finding("compute", figure, "the cores wait: see the stall reasons")
 
@@ -168,13 +166,13 @@ def _memory(counters: Counters) -> Iterator[Finding]:
             ("TM", "TN", "VEC", "VEC_LOAD", "WALK", "LOAD", "PAD", "PAD_A", "PAD_B", "LANE_MAP"),
         ),
         "L2": (
-            "blocks in flight share too little",
-            "larger block tiles, or blocks walked in groups",
+            "concurrent blocks share too little data",
+            "larger block tiles, or blocks ordered in groups",
             ("BM", "BN", "GROUP_M"),
         ),
         "device memory": (
-            "each element is fetched more often than once, or the problem has little arithmetic",
-            "larger block tiles, blocks walked in groups",
+            "elements are fetched more than once, or the problem has little arithmetic",
+            "larger block tiles, blocks ordered in groups",
             ("BM", "BN", "GROUP_M"),
         ),
     }
@@ -188,7 +186,7 @@ def _stalls(counters: Counters) -> Iterator[Finding]:
         if share < STALL_OF_NOTE:
             return
         known = STALLS.get(reason, StallReason(""))
-        cycles = f" of {latency:.1f} cycles an instruction" if latency is not None else ""
+        cycles = f" of {latency:.1f} cycles per instruction" if latency is not None else ""
         figure = f"{reason}: {100 * share:.0f} %{cycles}"
         yield Finding("stall", figure, known.says, known.cause, known.cure, known.parameters)
 
@@ -207,14 +205,14 @@ def _bank_conflicts(counters: Counters) -> Iterator[Finding]:
         share = 100 * lost / own
         figure = f"shared {what}: {own / count:.1f} wavefronts each, {share:.0f} % are conflicts"
         if lost / everything < CONFLICTS_OF_NOTE:
-            yield Finding("bank conflicts", figure, "hardly any of all accesses to shared memory")
+            yield Finding("bank conflicts", figure, "few of all accesses to shared memory")
             continue
         yield Finding(
             "bank conflicts",
             figure,
             "lanes of a warp wait for each other's banks",
-            "rows of a tile begin in the same bank, or lanes stand a power of two apart",
-            "pad the rows, transpose on the way in, or map lanes in 2x2 neighbours",
+            "rows of a tile begin in the same bank, or the distance of lanes is a power of two",
+            "pad the rows, transpose while storing, or arrange lanes in 2x2 squares",
             ("PAD", "PAD_A", "PAD_B", "ORDER_A", "LANE_MAP", "TM", "TN"),
         )
 
@@ -233,16 +231,16 @@ def _coalescing(counters: Counters, config: Config, *, on_tensor_cores: bool) ->
         if not count:
             continue
         each = counters.get(sectors, 0.0) / count
-        figure = f"global {what}: {each:.1f} sectors a request, {least} where lanes are neighbours"
+        figure = f"global {what}: {each:.1f} sectors per request, {least} if lanes are neighbours"
         if each < 1.5 * least:
             yield Finding("coalescing", figure, "a warp reads or writes whole sectors")
             continue
         yield Finding(
             "coalescing",
             figure,
-            "a warp touches more sectors than it has bytes for",
-            "lanes of a warp walk down a column, or stand some floats apart",
-            "neighbouring threads on neighbouring columns; copy tiles in one line of threads",
+            "a warp touches more sectors than its bytes need",
+            "lanes of a warp access a column, or are several floats apart",
+            "let neighbouring threads access neighbouring columns; copy tiles row by row",
             ("WALK", "LOAD", "TN", "VEC", "VEC_LOAD", "VEC_STORE"),
         )
 
@@ -264,21 +262,21 @@ def tensor_pipe(profile: Profile) -> Iterator[Finding]:
     figure = f"tensor pipe {pipe:.0f} % of all cycles"
     roof, share = _share_of_roof(profile)
     if share is not None:
-        figure += f", {share:.0f} % of the {roof} roof in them"
+        figure += f", {share:.0f} % of the {roof} roof in these cycles"
     memory = memory_levels(counters)
     nearest = max(memory, key=lambda level: memory[level], default="")
     if pipe >= NEAR_PERCENT and share is not None and share < WELL_USED * pipe:
         yield Finding(
             "compute",
             figure,
-            "bound by the tensor pipe, of whose work the result needs only a part",
+            "bound by the tensor pipe, but the result needs only a part of its work",
             "tiles that reach beyond the matrices, or instructions below the full rate (mma.sync "
             "on Hopper)",
             "tiles that divide the sizes; wgmma on Hopper",
             ("BM", "BN"),
         )
     elif pipe >= NEAR_PERCENT:
-        yield Finding("compute", figure, "bound by the tensor pipe: this is how it should be")
+        yield Finding("compute", figure, "bound by the tensor pipe, as intended")
     elif memory and memory[nearest] >= NEAR_PERCENT:
         yield Finding("compute", figure, f"bound by {nearest}: the tensor pipe waits for it")
     else:
@@ -288,7 +286,7 @@ def tensor_pipe(profile: Profile) -> Iterator[Finding]:
             "clock",
             f"{1e-9 * clock_hz:.2f} of {1e-3 * profile.device.sm_clock_mhz:.2f} GHz under the "
             "profiler",
-            "the power limit may hold it elsewhere in a row of GEMMs: times follow the clock, the "
+            "in a series of GEMMs the power limit may lower the clock: times depend on it, the "
             "shares of cycles above do not",
         )
 

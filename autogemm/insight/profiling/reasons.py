@@ -18,8 +18,8 @@ _FEWER_ACCESSES = ("TM", "TN", "VEC", "VEC_LOAD")
 STALLS = {
     "long_scoreboard": StallReason(
         "warps wait for data from L1, L2 or device memory",
-        "a load is used soon after it was issued, and too few warps or loads are in flight",
-        "load the next k_tile while multiplying this one: registers or cp.async stages",
+        "loads are used soon after they were issued, and too few warps or loads are in flight",
+        "load the next k_tile while multiplying this one, by registers or cp.async stages",
         ("STAGES", "PREFETCH", "BK", "MIN_BLOCKS"),
     ),
     "short_scoreboard": StallReason(
@@ -36,42 +36,42 @@ STALLS = {
     ),
     "lg_throttle": StallReason(
         "the queue to global memory is full",
-        "too many global loads, each of few bytes: every operand comes from memory each time",
-        "tiles in shared memory and registers; vector loads; neighbouring lanes on neighbours",
+        "too many global loads of few bytes each: every operand is read from memory each time",
+        "tiles in shared memory and registers; vector loads; neighbouring addresses per warp",
         (*_FEWER_ACCESSES, "WALK", "LOAD"),
     ),
     "barrier": StallReason(
-        "warps wait for the slowest of their block",
+        "warps wait at a barrier for the slowest warp of their block",
         "there is a barrier for each k_tile, and k_tiles are small or the copy is slow",
-        "deeper k_tiles, more stages, smaller blocks or several an SM",
+        "deeper k_tiles, more stages, smaller blocks or more blocks per SM",
         ("BK", "STAGES", "MIN_BLOCKS", "BM", "BN"),
     ),
     "gmma": StallReason(
-        "warps wait for tensor cores to end what was handed to them",
-        "wgmma works on its own: this is how it should be where the tensor pipe is busy",
+        "warps wait for the tensor cores to finish",
+        "wgmma is asynchronous: this is as intended if the tensor pipe is busy",
     ),
     "math_pipe_throttle": StallReason(
-        "the pipe of the next instruction is taken, multiply-adds as a rule",
-        "arithmetic is what limits: this is how it should be",
+        "the pipe of the next instruction is busy, usually with multiply-adds",
+        "arithmetic is the limit, as intended",
     ),
     "not_selected": StallReason(
-        "another warp was ready and went first",
-        "more warps are ready than can issue: no harm",
+        "another warp was ready and was selected",
+        "more warps are ready than can issue, which is harmless",
     ),
     "wait": StallReason(
-        "warps wait for a fixed latency of their last instruction",
-        "each instruction needs the one before it",
+        "warps wait for the fixed latency of their last instruction",
+        "each instruction needs the result of the previous one",
         "more independent accumulators per thread",
         ("TM", "TN", "UNROLL"),
     ),
     "dispatch_stall": StallReason(
         "the dispatcher holds instructions back",
-        "register bank conflicts, or a pipe that takes one warp in two cycles",
+        "register bank conflicts, or a pipe that accepts one warp every two cycles",
         "another order of multiply-adds, which reuses operands",
         ("FMA_ORDER", "TM", "TN"),
     ),
     "no_instruction": StallReason(
-        "warps wait for code",
+        "warps wait for instructions",
         "the unrolled loop is larger than the instruction cache",
         "less unrolling, smaller k_tiles",
         ("UNROLL", "BK"),

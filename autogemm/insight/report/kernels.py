@@ -17,10 +17,10 @@ from autogemm.model.results.benchmark import Bench, BenchEntry, KernelKind
 from autogemm.model.results.stored import Profile
 from autogemm.store import BestQuery, RunLine, Store
 
-SIZES = Plot("sizes", "Speed against size", "A panel for each kernel, the others thin behind it")
-SHARES = Plot("shares", "All kernels and sizes", "A number for each kernel and size")
-LADDER = Plot("ladder", "The ladder", "A bar for each kernel, in the order of the benchmark")
-ROOFLINE = Plot("roofline", "Roofline", "A point for each kernel and size, below the GPU's limits")
+SIZES = Plot("sizes", "Speed against size", "One panel per kernel, with the others as thin lines")
+SHARES = Plot("shares", "All kernels and sizes", "One number per kernel and size")
+LADDER = Plot("ladder", "The ladder", "One bar per kernel, in the order of the benchmark")
+ROOFLINE = Plot("roofline", "Roofline", "One point per kernel and size, below the GPU's limits")
 
 
 def bench_report(store: Store, bench_id: int | None) -> Page:
@@ -197,8 +197,8 @@ def bench_words(comparison: Comparison) -> list[str]:
 def _reached(ceilings: Ceilings, device: Device) -> str:
     """Say how fast the GPU was with nothing else to do."""
     text = (
-        f"The GPU reached {ceilings.fma_tflops:.3g} TFLOP/s of multiply-adds that do nothing "
-        f"else, of {device.peak_f32_tflops:.3g} in theory, and copied {ceilings.copy_gb_s:.4g} of "
+        f"The GPU reached {ceilings.fma_tflops:.3g} of {device.peak_f32_tflops:.3g} TFLOP/s with "
+        f"independent multiply-adds, and copied at {ceilings.copy_gb_s:.4g} of "
         f"{device.peak_bandwidth_gb_s:.4g} GB/s"
     )
     if ceilings.l2_gb_s is not None:
@@ -244,8 +244,8 @@ def limits_of_kernels(comparison: Comparison) -> list[str]:
             continue
         what = "memory" if flop_per_byte < roof.ridge_flop_per_byte else "arithmetic"
         found.append(
-            f"{size}: {flop_per_byte:.3g} FLOP per byte that must move, so {what} is the roof; "
-            f"{best.kernel} reaches {share:.3g} % of it."
+            f"{size}: {flop_per_byte:.3g} FLOP per byte that must move, so {what} is the limit; "
+            f"{best.kernel} reaches {share:.3g} % of the roof."
         )
     return found
 

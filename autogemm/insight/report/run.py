@@ -48,7 +48,7 @@ PLOTS = (
     Plot(
         "importance",
         "Which parameters matter",
-        "Share of each parameter in what sets the fastest tenth of the configs apart",
+        "How much each parameter distinguishes the fastest tenth of the configs",
     ),
     Plot("parameter", "One parameter", "The speeds of the configs with each of its values"),
     Plot("heatmap", "Two parameters", "The best config for each pair of values"),
@@ -108,7 +108,7 @@ def run_page(
 
 def _limits(explained: Explanation | Missing) -> tuple[str, ...]:
     if isinstance(explained, Missing):
-        return (f"What limits it cannot be said here: {explained.missing}",)
+        return (f"The limits of the kernel are not known: {explained.missing}",)
     return tuple(conclusion(explained))
 
 
@@ -133,7 +133,7 @@ def _explained(
         if trial.outcome.time_us is not None
     }
     own_us, run = times_us.get(config.sha256), trials.run
-    times: Times | Missing = Missing("the search has no time of it")
+    times: Times | Missing = Missing("it has no time from the search")
     if own_us is not None:
         times = Times(run.run_id, run.spec.provenance, own_us, times_us)
 
@@ -193,7 +193,7 @@ def _finals(trials: RunTrials, meanings: dict[str, str]) -> Section:
         for one in finals.disqualified
     ]
     best = table(f"The best candidates beside cuBLAS, {how}", rows, columns, notes)
-    taken_out = table("Taken out of the finals", lost)
+    taken_out = table("Removed from the finals", lost)
     return Section("finals", "Finals", tables=filled(best, taken_out))
 
 
@@ -237,7 +237,7 @@ def _ends(trials: RunTrials, meanings: dict[str, str]) -> tuple[Table, ...]:
 
 
 def _explanation(explained: Explanation | Missing) -> Section:
-    heading = "Why it is as fast as it is"
+    heading = "What limits the winner"
     if isinstance(explained, Missing):
         return Section("explanation", heading, (f"Not available: {explained.missing}",))
     found = tables(explained)
@@ -319,7 +319,7 @@ def profile_sections(profiles: Iterable[Profile], device: Device) -> tuple[Secti
     if not tables:
         return ()
     words = (
-        "Counted by the profiler while the kernel ran alone; causes and cures are the usual ones."
+        "Counters of the profiler while the kernel ran alone, with the usual causes and remedies."
     )
     return (Section("profiles", "Profiles", (words,), tables=tuple(tables)),)
 

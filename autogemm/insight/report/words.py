@@ -29,7 +29,7 @@ def outcome_words(trials: RunTrials) -> list[str]:
 def _best_of_search(trials: RunTrials) -> list[str]:
     steps = trials.best_so_far()
     if not steps:
-        return ["No config ran: the table of ends says why."]
+        return ["No config ran; the table of configs that did not run gives the reasons."]
     return [
         f"The best so far is trial {steps[-1].number} with {steps[-1].merit:.4g} {trials.unit}. "
         "It was not compared with cuBLAS: the run had no finals."
@@ -40,7 +40,7 @@ def _margin(winner: FinalsEntry, finals: Finals) -> str:
     ratio, baseline = winner.ratio, finals.baseline
     against = f"cuBLAS takes {baseline.time_us:.4g} us: "
     if baseline.tied:
-        return f"{against}no difference between the two was shown."
+        return f"{against}the difference is not significant."
     interval = ""
     if finals.confidence is not None:
         interval = (
@@ -57,8 +57,8 @@ def _ties(trials: RunTrials) -> list[str]:
     if not tied:
         return []
     return [
-        f"{tied} other finalist{'s are' if tied > 1 else ' is'} as good as the winner, as far as "
-        "the finals can tell."
+        f"{tied} other finalist{'s are' if tied > 1 else ' is'} not significantly slower than the "
+        "winner."
     ]
 
 
@@ -94,13 +94,13 @@ def advice(
     if shares and not run.spec.fix and run.stopped_by is not StopRule.USED_UP:
         names = ", ".join(list(shares)[:3])
         found.append(
-            f"{names} set the fastest tenth apart most: --fix on the others leaves more trials for "
-            "these."
+            f"{names} distinguish the fastest tenth most: --fix on the others leaves more trials "
+            "for these."
         )
     if trials.is_recorded:
         found.append("The times are recorded: run autogemm tune on the GPU to measure them.")
     if run.finals is None:
-        found.append("The run has no finals: repeat the tune command to go on and compare.")
+        found.append("The run has no finals: repeat the tune command to continue and compare.")
     elif is_stored:
         found.append(f"Write the winner as one file: autogemm export best.cu --run {run.run_id}.")
     return found
@@ -177,10 +177,10 @@ def _longer(trials: RunTrials) -> list[str]:
         return []
     last = steps[-1].number
     if last > 0.8 * total:
-        return [f"The best came late, at trial {last} of {total}: search longer (--trials)."]
+        return [f"The best config came late, at trial {last} of {total}: search longer (--trials)."]
     if last < 0.5 * total:
         return [
-            f"Nothing better came in the last {total - 1 - last} trials: a longer search of the "
+            f"The last {total - 1 - last} trials brought no improvement: a longer search of the "
             "same space promises little."
         ]
     return []

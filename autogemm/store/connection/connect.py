@@ -48,7 +48,7 @@ def parse_address(text: str) -> URL:
         return address
     if (address.database or "") in NO_FILES or address.query:
         raise StoreError(
-            f"results must last, {masked(text)!r} is not the path of a file: give a path"
+            f"{masked(text)!r} is not the path of a file, so results would be lost: give a path"
         )
     path = str(absolute(str(address.database)))
     try:

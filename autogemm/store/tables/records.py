@@ -123,7 +123,7 @@ class BestQuery:
         for name in ("gpu", "layout", "dtype", "epilogue", "batch", "groups", "family"):
             text = getattr(self, name)
             if text is not None and not text.strip():
-                raise UsageError(f"an empty {name} says nothing: name one, or leave it out")
+                raise UsageError(f"{name} is empty: name one, or leave it out")
         if self.size is not None:
             Problem.of_size(self.size)
         if self.epilogue is not None:

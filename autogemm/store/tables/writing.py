@@ -59,8 +59,7 @@ def is_written_elsewhere(owner: str) -> bool:
 def written_elsewhere(run_id: int) -> StoreError:
     """The error for a run that another process goes on with."""
     return StoreError(
-        f"another process has just gone on with run {run_id}: run the same command again for a new "
-        "run"
+        f"another process has just resumed run {run_id}: run the same command again for a new run"
     )
 
 

@@ -148,7 +148,7 @@ class CudaTarget(GpuTarget):
                 return replace(finals, disqualified=(*lost, *finals.disqualified))
             if not left:
                 raise DeviceError(f"no finalist ran a second time, the last one: {lost[-1].reason}")
-        raise DeviceError(f"the finals broke off {FINALS_ATTEMPTS} times: {failure}") from failure
+        raise DeviceError(f"the finals aborted {FINALS_ATTEMPTS} times: {failure}") from failure
 
     def sustained(self, candidate: Candidate, finals: Finals, seconds: float) -> Sustained | None:
         """Run the winner of finals and their baseline each alone, twice for ``seconds``, in turn.
@@ -162,7 +162,7 @@ class CudaTarget(GpuTarget):
         try:
             reply = worker.ask(request, deadline_s, options.host_memory_bytes)
         except ChildError as error:
-            raise DeviceError(f"the sustained runs broke off: {error}") from error
+            raise DeviceError(f"the sustained runs were aborted: {error}") from error
         if isinstance(reply, Sustained):
             return reply
         raise self._unexpected(reply)
@@ -189,7 +189,7 @@ class CudaTarget(GpuTarget):
         try:
             reply = worker.ask(request, deadline_s, on_progress=self._tell_round)
         except ChildError as error:
-            raise DeviceError(f"the benchmark broke off: {error}") from error
+            raise DeviceError(f"the benchmark was aborted: {error}") from error
         if isinstance(reply, BenchTimes):
             return reply
         raise self._unexpected(reply)

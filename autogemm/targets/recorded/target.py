@@ -137,7 +137,7 @@ class RecordedTarget(RecordedPlace):
             if not covered[parameter.name]:
                 raise RecordingError(
                     f"the recording {self.path.name} holds no {parameter.name} of "
-                    f"{' '.join(map(str, values))}, which are those of {self.device.name}"
+                    f"{' '.join(map(str, values))}, the values for {self.device.name}"
                 )
         return covered
 

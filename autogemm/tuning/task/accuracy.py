@@ -58,7 +58,7 @@ class Accuracy:
         """
         while reason := self.complaint(finals.winner.verification):
             if len(finals.entries) == 1:
-                raise CertificationError(f"no finalist is as accurate as asked for: {reason}")
+                raise CertificationError(f"no finalist is accurate enough: {reason}")
             finals = without_winner(finals, reason, seed, objective, Status.INACCURATE)
         return finals
 
@@ -74,7 +74,7 @@ def accuracy_for(max_error: str, target: Target) -> Accuracy:
     if not max_error:
         return ANY_ACCURACY
     if target.own_family is not None:
-        raise UsageError("that recording lists times and no errors: leave --max-error out")
+        raise UsageError("that recording contains no errors, only times: leave --max-error out")
     if max_error != AS_BASELINE:
         return Accuracy(float(max_error))
     if target.baseline_error is None:

@@ -46,7 +46,7 @@ TABLE_ROWS = 40
 
 WORDS = (
     "SAME: the 95 % interval of speed_up lies within 1 % of 1; FAST, SLOW: it lies above or below "
-    "1; AMBG: it says neither, or a side has fewer than six samples"
+    "1; AMBG: none of these, or a side has fewer than six samples"
 )
 
 

@@ -106,7 +106,7 @@ def _wanted(
     wanted = [winner for winner in found if winner.changes or command.everything]
     name = rechecker.target.device.name
     if not found:
-        say(f"no winner of {name} is stored: autogemm tune finds some", err=True)
+        say(f"no winner of {name} is stored: run autogemm tune first", err=True)
     elif len(wanted) < len(found):
         count = len(found) - len(wanted)
         say(

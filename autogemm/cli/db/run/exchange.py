@@ -39,7 +39,7 @@ class ExportCommand:
         asked = [self.file_format] if self.file_format else []
         asked += ["json"] * self.as_json + ["csv"] * self.as_csv
         if len(set(asked)) > 1:
-            raise UsageError(f"one file is of one format, not {' and '.join(asked)}: choose one")
+            raise UsageError(f"a file has one format, not {' and '.join(asked)}: choose one")
         if asked:
             return Format(asked[0])
         return ENDINGS.get(Path(self.output.removesuffix(".gz")).suffix, Format.JSON)

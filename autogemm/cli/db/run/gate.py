@@ -67,7 +67,7 @@ class Gate:
     def finish(self, checked: Sequence[Rechecked], num_stored: int) -> None:
         """Write the file, then raise AutogemmError if a winner failed, or if none is stored."""
         if self.fail_on is not None and not num_stored:
-            raise NotFoundError("no stored winner matches: a gate needs one to compare with")
+            raise NotFoundError("no stored winner matches: a gate needs a winner to compare with")
         ends = [self.end(one) for one in checked]
         if self.junit:
             content = junit_xml(checked, ends)

@@ -32,7 +32,7 @@ def run_catalogue(query: BestQuery, form: Form) -> None:
     """Print the winners that ship. Raises UsageError for a query of one run."""
     if query.run_id is not None:
         raise UsageError(
-            "--run is a run of a database, and winners that ship have none: leave it out"
+            "--run selects a run of the database, but winners that ship have no run: leave it out"
         )
     rows = [db_rows.winner_row(one) for one in shipped_winners(query)]
     if not rows:

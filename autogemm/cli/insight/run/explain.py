@@ -49,7 +49,7 @@ def run(command: ExplainCommand) -> None:
     is_named = command.config.is_given
     if command.kernel and is_named:
         raise UsageError(
-            f"kernel {command.kernel} is one config already: leave out --fix and the like"
+            f"kernel {command.kernel} is already one config: leave out --fix and similar options"
         )
     request = _named(command) if is_named else _stored(command)
     with closing(Tools.open()) as tools:

@@ -86,7 +86,7 @@ def _print(row: Row) -> None:
 def _made(kernel: str, problem: Problem, store: Store) -> tuple[Profile, str, ProfileRequest]:
     """Profile now. Raises DeviceError without a GPU or Nsight Compute."""
     if why := why_no_gpu():
-        raise DeviceError(f"a profile needs a GPU: {why}; --from FILE reads a page made elsewhere")
+        raise DeviceError(f"a profile needs a GPU: {why}; --from FILE reads an existing page")
     with closing(open_gpu()) as target:
         device, environment = target.device, target.environment
     with closing(target.compiler()) as compiler:

@@ -46,8 +46,8 @@ def certify_kernel(db: str | None, key: str, family: Family, form: Form) -> None
     run_id = kernel.run_id
     if run_id is None:
         raise NotFoundError(
-            f"kernel {key} was benchmarked or profiled and never tuned: a certificate belongs to a "
-            "run, tune first"
+            f"kernel {key} was benchmarked or profiled but never tuned: a certificate belongs to a "
+            "run, so tune first"
         )
     target = choose_target(kernel.device.name, [family.name]).target
     compiler = target.compiler()

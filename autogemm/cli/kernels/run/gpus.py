@@ -100,7 +100,7 @@ def measure(db: str | None, form: Form) -> None:
         row = gpu_row(device, kind="attached") | row_of(measured, _MEASURED)
         print_rows([row], COLUMNS, form)
         return
-    clock = f", SM clock {measured.sm_clock_mhz} MHz meanwhile" if measured.sm_clock_mhz else ""
+    clock = f", at an SM clock of {measured.sm_clock_mhz} MHz" if measured.sm_clock_mhz else ""
     print_table(
         ceiling_rows(device, measured),
         ("ceiling", "measured", "theory", "percent"),

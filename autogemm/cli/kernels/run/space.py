@@ -41,7 +41,7 @@ def run(command: SpaceCommand) -> None:
     family = foreign.family if foreign is not None else load_family(command.family)
     if command.file_format == "yaml":
         if foreign is None:
-            raise UsageError(f"{command.family} has a YAML file already: {family.yaml_path}")
+            raise UsageError(f"{command.family} already has a YAML file: {family.yaml_path}")
         content = yaml_text(foreign).encode()
         write_output(command.output, content, force=command.force, ours="# From a T1 file.")
         return
@@ -78,7 +78,7 @@ def run(command: SpaceCommand) -> None:
 
 def _print_left_out(lines: Sequence[str]) -> None:
     if lines:
-        say("left out of it:", err=True)
+        say("parts that were left out:", err=True)
     for line in lines:
         say(f"  {line}", err=True)
 

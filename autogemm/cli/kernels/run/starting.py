@@ -19,7 +19,7 @@ def run(name: str, folder: str) -> None:
         raise UsageError(f"there is no folder {parent}: make it first")
     target = parent / name
     if target.exists():
-        raise UsageError(f"{target} is there already: choose another name, or remove it first")
+        raise UsageError(f"{target} exists already: choose another name, or remove it first")
     try:
         _write(files, parent, target)
     except OSError as error:

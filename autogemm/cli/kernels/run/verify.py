@@ -138,9 +138,7 @@ class VerifyCommand:
         if self.mutate is not None and (self.kernel_key is not None or self.places != "cpu"):
             raise UsageError("--mutate plants bugs on the CPU: leave out --kernel and --on")
         if self.lines and (self.certify or self.mutate or self.places != "cpu"):
-            raise UsageError(
-                "--lines counts on the CPU and judges nothing: leave out --certify, --mutate, --on"
-            )
+            raise UsageError("--lines only counts, on the CPU: leave out --certify, --mutate, --on")
 
 
 def run(command: VerifyCommand) -> None:
@@ -198,7 +196,7 @@ def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None
     if done < total:
         say(
             f"these are {done:,} of {total:,} cases, all that {command.limit_s:g} s allow; "
-            "--budget none runs every one, --budget 10m more of them",
+            "--budget none runs all, --budget 10m more of them",
             err=command.form is not Form.TABLE,
         )
 
@@ -263,7 +261,7 @@ def dtypes_of(family: Family, label: str | None) -> list[DType]:
         return fitting
     if DType.parse(label) not in fitting:
         known = ", ".join(dtype.label for dtype in fitting)
-        raise UsageError(f"{family.name} has no kernels for {label}; it has for {known}")
+        raise UsageError(f"{family.name} has no kernels for {label}, only for {known}")
     return [DType.parse(label)]
 
 

@@ -99,7 +99,7 @@ def _read_gb_s(gpu: Gpu, compiled: CompiledKernel, kernel: str, num_vectors: int
     gpu.read(sums.ptr, found)
     reads = READS_PER_STEP * READ_STEPS
     if (found != np.uint32(4 * reads * WORD % 2**32)).any():
-        raise DeviceError(f"{kernel} did not read what was there: its rate means nothing")
+        raise DeviceError(f"{kernel} did not read the expected data: its rate is invalid")
     return 16 * reads * found.size / median_us * 1e-3
 
 

@@ -164,7 +164,7 @@ def run_finals(
         right = [one for one in candidates if not one.complaint]
         if not right:
             raise DeviceError(
-                f"no finalist gives the right result any more, the last one: {lost[-1].reason}"
+                f"no finalist gives a correct result any more, the last one: {lost[-1].reason}"
             )
         entries, baseline_entry = decided(prepared, baseline, right, request)
         if prepared.spare_energy is not None:
