@@ -43,12 +43,12 @@ from autogemm.space.schema import (
     IDENTIFIER,
     MAX_VALUES,
     ExpressionText,
-    FamilyLoader,
     Identifier,
     Text,
 )
 from autogemm.space.starter import starter_pair
 from autogemm.space.tensor_maps import ALIGNMENT_BYTES
+from autogemm.space.yaml_data import load_yaml
 
 __all__ = [
     "ALIGNMENT_BYTES",
@@ -64,7 +64,6 @@ __all__ = [
     "Expression",
     "ExpressionText",
     "Family",
-    "FamilyLoader",
     "HeldValues",
     "Identifier",
     "LaunchRule",
@@ -91,6 +90,7 @@ __all__ = [
     "list_families",
     "listed_space",
     "load_family",
+    "load_yaml",
     "matrix_of",
     "nearest_legal",
     "output_rules",

@@ -14,7 +14,8 @@ from autogemm.model.config import Config, Value
 from autogemm.model.problem import Problem
 from autogemm.space.checking import family_of
 from autogemm.space.family import Family, Parameter, Searched
-from autogemm.space.schema import MAX_SEEDS, FamilyForm, FamilyLoader, SeedsForm, first_problem
+from autogemm.space.schema import MAX_SEEDS, FamilyForm, SeedsForm, first_problem
+from autogemm.space.yaml_data import load_yaml
 from autogemm.support.errors import FamilyError, NotFoundError, UsageError
 from autogemm.support.naming import did_you_mean
 from autogemm.support.resources import data_folder
@@ -155,10 +156,10 @@ def _read(yaml_path: Path) -> bytes:
     return data
 
 
-# A tenth of a second for a large family, and the same families are asked for again and again.
+# The same families are asked for again and again.
 @lru_cache(maxsize=32)
 def _parsed(data: bytes, form: type[BaseModel]) -> BaseModel:
-    return form.model_validate(yaml.load(data, FamilyLoader))
+    return form.model_validate(load_yaml(data))
 
 
 def _form(yaml_path: Path, data: bytes, form: type[Form]) -> Form:

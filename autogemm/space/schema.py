@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -207,35 +206,6 @@ class SeedsForm(_Form):
 
     family: Identifier
     seeds: Annotated[list[SeedGroupForm], Field(max_length=MAX_SEEDS)]
-
-
-class FamilyLoader(yaml.SafeLoader):
-    """Safe YAML without aliases (a small file could mean a huge one) and without repeated keys,
-    of which YAML would silently keep the last.
-    """
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Refuses aliases."""
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(
-                problem=f"the alias *{event.anchor} is not allowed, write the value out",
-                problem_mark=event.start_mark,
-            )
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """Refuses repeated keys."""
-        seen: set[str] = set()
-        names = (key for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        for key in names:
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"{key.value!r} is there twice, name each once",
-                    problem_mark=key.start_mark,
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
 
 
 _FORMS: dict[object, type[BaseModel]] = {

@@ -17,11 +17,11 @@ from autogemm.space import (
     PROBLEM_NAMES,
     Expression,
     ExpressionText,
-    FamilyLoader,
     Identifier,
     Text,
     list_families,
     load_family,
+    load_yaml,
     parse_expression,
 )
 from autogemm.support.errors import FamilyError
@@ -85,7 +85,7 @@ def _known() -> Iterator[Description]:
 def read_description(path: Path) -> Description:
     """The description in a file. Raises FamilyError naming the file and what is wrong in it."""
     try:
-        form = _Form.model_validate(yaml.load(path.read_bytes(), FamilyLoader))
+        form = _Form.model_validate(load_yaml(path.read_bytes()))
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise FamilyError(f"{path}: {' '.join(str(error).split())}") from error
     known = {*PROBLEM_NAMES, *form.parameters}
