@@ -69,10 +69,11 @@ def test_the_files_fit_together() -> None:
     library = shipped_library((Layout.NN, Layout.NT))
     files = export_library(library, WRITTEN)
     assert set(files) == {
-        *("autogemm.h", "check.h", "selftest.cu", "benchmark_f32.cu", "CMakeLists.txt"),
+        *("autogemm.h", "check.h", "exact.h", "benchmark_f32.cu", "CMakeLists.txt"),
+        *("selftest.cu", "selftest_batched.cu", "selftest_grouped.cu", "selftest_masked.cu"),
         *("autogemm-config.cmake.in", "autogemm.pc.in"),
         *("gemm_f32.cu", "gemm_tf32.cu", "gemm_f16.cu", "gemm_bf16.cu"),
-        *("gemm_f16_f32.cu", "gemm_bf16_f32.cu"),
+        *("gemm_f16_f32.cu", "gemm_bf16_f32.cu", "fallbacks.cu"),
     }
     for name, text in files.items():
         is_c = Path(name).suffix in (".h", ".cu")
@@ -84,6 +85,10 @@ def test_the_files_fit_together() -> None:
     sources = [text for name, text in files.items() if name.startswith("gemm_")]
     defined = [re.findall(rf'extern "C" [\w ]+\*? ?\b{functions}', text) for text in sources]
     assert [len(names) for names in defined] == [8] * len(LIBRARY_DTYPES)
+    # Batches have as many; groups have none by columns.
+    untuned = re.findall(rf'extern "C" [\w ]+\*? ?\b{functions}', files["fallbacks.cu"])
+    assert len(untuned) == len(set(untuned)) == (8 + 6 + 6) * len(LIBRARY_DTYPES)
+    defined.append(untuned)
     assert {name for names in defined for name in names} == declared
     empty = export_library(Library(H100, ()), WRITTEN)["autogemm.h"]
     assert empty.partition("#ifndef")[2] == files["autogemm.h"].partition("#ifndef")[2]
