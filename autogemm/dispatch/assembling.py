@@ -116,7 +116,7 @@ def _part(  # noqa: PLR0913, PLR0917  # what was tuned, and which of it
         by_merit=tuple(used.index(kernel) for kernel in order if kernel in used),
         tuned=extents,
         best_at=tuple(used.index(one) if one in used else None for one in table.winners),
-        findings=tuple(_findings(table, learned, ruling, chosen, is_recorded)),
+        findings=tuple(_findings(table, learned, ruling, chosen, kind, is_recorded)),
         layout=ruling,
         epilogue=epilogue,
         kind=kind,
@@ -137,8 +137,13 @@ def _sizes_of(  # noqa: PLR0913, PLR0917  # what makes a problem
     return tuple(size for size in every if Kind.of(size.problem) is kind)
 
 
-def _findings(
-    table: Table, learned: Learned, ruling: Layout, layouts: Sequence[Layout], is_recorded: bool
+def _findings(  # noqa: PLR0913, PLR0917  # what is told of each part
+    table: Table,
+    learned: Learned,
+    ruling: Layout,
+    layouts: Sequence[Layout],
+    kind: Kind,
+    is_recorded: bool,
 ) -> list[str]:
     recorded = (
         "RECORDED, NOT MEASURED ON THIS MACHINE: all times below are from recordings or the "
@@ -150,6 +155,12 @@ def _findings(
         f"{ruling}. Kernels for the layouts {', '.join(layouts)}; any other call, and any that no "
         "kernel fits, takes the fallback."
     )
+    if kind is not Kind.ONE:
+        lines.append(
+            "Expected loss on sizes that were not tuned: not known, because rules for batches and "
+            "groups are not judged."
+        )
+        return lines
     if learned.regret is None:
         lines.append(
             "Expected loss on sizes that were not tuned: not known, because the kernels were not "

@@ -9,11 +9,15 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from exported_program import FAMILY, SHIM, run_on_cpu
 from library_on_cpu import GRIDS, as_cpp, part_on_cpu, write_library
-from store_samples import H100
-from test_export_library_runs import SIZES, build
+from store_samples import H100, SPEC
+from test_export_cli import add_run
+from test_export_library_runs import build
 
+from autogemm.cli import main
+from autogemm.codegen import render
 from autogemm.codegen.export import STACKED, Kind, Library, Part, Variant, export_library
 from autogemm.codegen.export.library import FALLBACKS, stacked_name
 from autogemm.dispatch import NearestLegal, assembled
@@ -23,12 +27,14 @@ from autogemm.model.dtypes import DType
 from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.rule import Leaf, Nearest, Tree
-from autogemm.space import default_families, load_family
-from autogemm.store import BestQuery, shipped_rows
+from autogemm.space import default_families, load_family, nearest_legal
+from autogemm.store import open_store
 
 needs_gpp = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 WRITTEN = date(2026, 11, 24)
 PROBLEM = Problem(64, 64, 64)
+# Few and small ones: loops on the CPU are slow.
+SIZES = "sizes = {{1, 1, 1}, {7, 5, 19}, {66, 3, 17}};"
 # Which arguments a launch passes on; what makes a bug, one at a time.
 SHIM_LINES = """\
 #define KERNEL_IS_{kernel}
@@ -87,6 +93,8 @@ def test_the_self_test_passes_and_finds_each_bug(tmp_path: Path, kind: Kind) -> 
     )
     others = rf"    failures \+= .*<Gemm_(?!(?:f32|bf16)_{kind.word}>).*\n"
     text = re.sub(others, "", small).replace("64u << 20", "1024u")
+    # Every third of all pairs of a form with layout and rows: all of each are among them.
+    text = text.replace("++variant)", "variant += 3)")
     (tmp_path / f"{name}.cu").write_text(text)
     kernel = "GROUPED" if kind.is_grouped else "BATCHED"
     (tmp_path / "shim.h").write_text(SHIM_LINES.format(kernel=kernel))
@@ -188,42 +196,76 @@ def test_the_kernel_and_its_workspace_are_chosen_by_the_number_of_products(
 
 def test_a_kernel_is_not_chosen_for_more_products_than_a_grid_has() -> None:
     family = load_family("gemm_mma")
-    nearest_legal = NearestLegal((family,), H100)
+    legal = NearestLegal((family,), H100)
     config, dtype, kind = family.seeds[0], DType.BF16, Kind.BATCH
-    variants = variants_of(config, 0, (Layout.NN,), nearest_legal, dtype, kind=kind)
+    variants = variants_of(config, 0, (Layout.NN,), legal, dtype, kind=kind)
     tuned = ((256, 256, 256, 8),)
     part = Part(dtype, Tree(Leaf(0)), (config,), variants, (0,), tuned, (0,), (), kind=kind)
     text = export_library(Library(H100, (), stacked=(part,)), WRITTEN)["batched_bf16.cu"]
     meant = re.search(r"bool is_meant\(.*?\n}\n", text, re.S)
     assert meant is not None
     assert "long long K, long long batch)" in meant[0]
-    assert "batch) <= 65535" in meant[0]
+    assert "batch <= 65535" in meant[0]
 
 
-def test_the_catalogue_makes_functions_of_batches_and_groups() -> None:
-    """Each tuned problem has its own winner; other numbers of products have rules of their own."""
-    families = default_families()
-    rows = shipped_rows(
-        [family.name for family in families], query=BestQuery(gpu="h200", dtype="bf16")
-    )
-    stacked = [one for one in rows if Kind.of(one.spec.problem) in STACKED]
-    library = assembled(stacked, families, rows[0].spec.device)
+def test_the_command_writes_what_was_tuned_for_batches_and_groups(tmp_path: Path) -> None:
+    """Each tuned problem has its own winner, whatever other results there are."""
+    simt, mma = load_family("sgemm_simt"), load_family("gemm_mma")
+    square = Problem(512, 512, 512)
+    groups = Problem(4096, 1024, 512, Layout.NT, DType.BF16, groups=Groups(8))
+    problems = {
+        replace(square, batch=Batch(512)): simt.seeds[0],
+        replace(square, batch=Batch(16, 0)): simt.seeds[1],
+        replace(groups, dtype=DType.F16): mma.seeds[1],
+        groups: mma.seeds[0],
+        replace(groups, groups=Groups(8, masked=True)): mma.seeds[1],
+        # Its rows divide K, for which there are no functions.
+        Problem(1024, 512, 4096, Layout.TN, DType.BF16, groups=Groups(8)): mma.seeds[0],
+    }
+    winners = {}
+    with open_store(str(tmp_path / "a.db")) as store:
+        for problem, seed in problems.items():
+            family = simt if problem.dtype is DType.F32 else mma
+            config = nearest_legal(family, seed, problem, H100)
+            assert config is not None
+            winners[problem] = config
+            add_run(store, replace(SPEC, problem=problem), render(family, config, problem))
+        rows = store.decided()
+    library = assembled(rows, default_families(), H100)
     assert library.parts == ()
-    parts = {part.kind: part for part in library.stacked}
-    assert set(parts) == {Kind.BATCH, Kind.GROUPED}
-    for kind, part in parts.items():
-        of_kind = [one for one in stacked if Kind.of(one.spec.problem) is kind]
-        assert len(part.tuned) == len({(one.spec.problem) for one in of_kind})
-        assert {one.config_number for one in part.variants} == set(range(len(part.configs)))
-        for row in of_kind:
-            problem, winner = row.spec.problem, row.finals.winner.config
-            place = part.tuned.index((problem.m, problem.n, problem.k, *kind.count(problem)))
-            assert part.best_at[place] is not None
-            assert part.configs[part.best_at[place]] == winner
-    files = export_library(library, WRITTEN)
-    assert "    batched_bf16.cu\n    grouped_bf16.cu\n" in files["CMakeLists.txt"]
-    assert "autogemm_gemm_bf16_batched(" not in files[FALLBACKS]
-    assert "autogemm_gemm_f16_batched(" in files[FALLBACKS]
+    assert {part.label: part.tuned for part in library.stacked} == {
+        "f32, batches": ((512, 512, 512, 16), (512, 512, 512, 512)),
+        "f16, groups": ((4096, 1024, 512, 8),),
+        "bf16, groups": ((4096, 1024, 512, 8),),
+        "bf16, masked groups": ((4096, 1024, 512, 8),),
+    }
+    for problem, winner in list(winners.items())[:-1]:
+        kind = Kind.of(problem)
+        assert kind is not None
+        part = next(
+            one for one in library.stacked if (one.dtype, one.kind) == (problem.dtype, kind)
+        )
+        extents = (problem.m, problem.n, problem.k, *kind.count(problem))
+        number = part.best_at[part.tuned.index(extents)]
+        assert number is not None
+        assert part.configs[number] == winner
+        texts = [render(one.family, one.config, one.problem).text for one in part.variants]
+        assert render(part.variants[0].family, winner, problem).text in texts
+    out = tmp_path / "out"
+    place = ["--library", str(out), "--db", str(tmp_path / "a.db")]
+    result = CliRunner().invoke(main, ["export", *place])
+    assert result.exit_code == 0, result.output
+    assert re.search(r"f32, batches: \d+ kernels of 2 configs; rule: nearest of 2", result.output)
+    assert "rules for batches and groups are not judged" in " ".join(result.output.split())
+    cmake = (out / "CMakeLists.txt").read_text()
+    names = ("batched_f32", "grouped_f16", "grouped_bf16", "masked_bf16")
+    assert "    fallbacks.cu\n" + "".join(f"    {name}.cu\n" for name in names) in cmake
+    fallbacks = (out / FALLBACKS).read_text()
+    assert "autogemm_sgemm_batched(" not in fallbacks
+    assert "autogemm_gemm_bf16_batched(" in fallbacks
+    few = CliRunner().invoke(main, ["export", *place, "--batch", "8"])
+    assert (few.exit_code, few.stderr.count("\n")) == (2, 1)
+    assert "leave out --batch" in few.stderr
 
 
 def test_kinds_of_problems() -> None:
@@ -283,10 +325,10 @@ def test_a_program_in_c_calls_compiled_kernels_of_batches_and_groups(tmp_path: P
         (Kind.MASKED, "gemm_mma", Layout.NT),
     ):
         family = load_family(family_name)
-        nearest_legal = NearestLegal((family,), H100)
+        legal = NearestLegal((family,), H100)
         config = family.seeds[0]
         # More of them only take longer.
-        variants = variants_of(config, 0, (layout,), nearest_legal, DType.BF16, kind=kind)[:1]
+        variants = variants_of(config, 0, (layout,), legal, DType.BF16, kind=kind)[:1]
         tuned = ((256, 256, 256, 8),)
         stacked.append(
             Part(

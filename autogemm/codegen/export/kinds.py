@@ -33,7 +33,7 @@ class Kind(Enum):
         if problem.divides_k:
             return None
         if not problem.groups.is_none:
-            return cls.MASKED if problem.groups.masked else cls.GROUPS
+            return cls.MASKED if problem.groups.masked else cls.GROUPED
         return cls.ONE if problem.batch.is_one else cls.BATCH
 
     @property

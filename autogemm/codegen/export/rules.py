@@ -17,14 +17,14 @@ def rule_text(rule: Rule, configs: Sequence[Config], counted: str = "") -> str:
     match rule:
         case Nearest(sizes, of_size):
             points = [_point(*pair) for pair in zip(sizes, of_size, strict=True)]
-            context = {"kind": "nearest", "points": points, "counted": counted}
+            context = {"kind": "nearest", "points": points}
         case Modelled(models, of_model):
             pairs = zip(models, of_model, strict=True)
             rows = [_model(model, number, configs[number]) for model, number in pairs]
             context = {"kind": "models", "models": rows}
         case Tree(root):
             context = {"kind": "tree", "root": _node(root, configs)}
-    return environment().get_template("library/rule.cu.jinja").render(context)
+    return environment().get_template("library/rule.cu.jinja").render(context, counted=counted)
 
 
 def _point(size: Extents, number: int) -> dict[str, object]:
