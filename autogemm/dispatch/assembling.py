@@ -103,6 +103,9 @@ def _part(  # noqa: PLR0913, PLR0917  # what was tuned, and which of it
             table.kernels[kernel], number, chosen, nearest_legal, dtype, epilogue, kind
         )
     ]
+    if kind is not Kind.ONE and not variants:
+        # None of these layouts is one of the kind.
+        return None
     is_recorded = any(
         run.spec.provenance is Provenance.RECORDED
         for run in runs
@@ -215,7 +218,8 @@ def variants_of(  # noqa: PLR0913, PLR0917  # what makes a kind of problem, each
     tile = _tile(nearest_legal.family(config), config, dtype)
     for layout in layouts:
         for edges, plain in _kinds(tile, layout, dtype):
-            problems = [kind.example(problem.with_epilogue(epilogue)) for problem in plain]
+            examples = (kind.example(problem.with_epilogue(epilogue)) for problem in plain)
+            problems = [problem for problem in examples if problem is not None]
             variant = _first_legal(config, number, edges, problems, nearest_legal)
             if variant is not None:
                 source = render(variant.family, variant.config, variant.problem)

@@ -37,10 +37,10 @@ def part_of(
     kind: Kind = Kind.ONE,
     device: Device = A100,
 ) -> Part:
-    """The family's first seed, in both forms of B."""
+    """The family's first seed, in both forms of B; in layout tn where groups divide K."""
     family = load_family(family_name)
     config = family.seeds[0]
-    layouts = (Layout.NN, Layout.NT)
+    layouts = (Layout.TN,) if kind.divides_k else (Layout.NN, Layout.NT)
     nearest_legal = NearestLegal((family,), device)
     variants = variants_of(config, 0, layouts, nearest_legal, dtype, epilogue, kind)
     assert variants
@@ -148,6 +148,8 @@ def test_batches_and_groups_are_right_and_replayed(tmp_path: Path) -> None:
         part_of(DType.BF16, "gemm_mma", kind=Kind.BATCH),
         part_of(DType.BF16, "gemm_mma", kind=Kind.GROUPED),
         part_of(DType.BF16, "gemm_mma", kind=Kind.MASKED),
+        part_of(DType.BF16, "gemm_mma", kind=Kind.GROUPED_TN),
+        part_of(DType.BF16, "gemm_mma", kind=Kind.MASKED_TN),
     )
     build_and_replay(tmp_path, Library(A100, (), stacked=stacked), NATIVE)
 
@@ -174,6 +176,8 @@ def build_and_replay(folder: Path, library: Library, *options: str) -> None:
         ("build/selftest_batched",),
         ("build/selftest_grouped",),
         ("build/selftest_masked",),
+        ("build/selftest_grouped_tn",),
+        ("build/selftest_masked_tn",),
         (*nvcc, "replayed.cu", "build/libautogemm.a", "-o", "replayed"),
         ("./replayed",),
     )

@@ -15,11 +15,11 @@ from autogemm.space import load_family
 
 KERNEL = """\
 extern "C" __global__ void gemm_kernel({{ signature.in_kernel("TYPE_AB", "TYPE_C") }}) {
-    const auto multiply = [=](const TYPE_AB* A, const TYPE_AB* B, TYPE_C* C, long rows) {
+    const auto multiply = [=](auto* A, auto* B, auto* C, long rows, long length) {
         for (long m = 0; m < rows; ++m) {
             for (long n = 0; n < N; ++n) {
                 double sum = 0.0;
-                for (long k = 0; k < K; ++k) {
+                for (long k = 0; k < length; ++k) {
                     const float a = A[{{ "k * lda + m" if trans_a else "m * lda + k" }}];
                     const float b = B[{{ "n * ldb + k" if trans_b else "k * ldb + n" }}];
                     sum += (double)a * b;
@@ -32,22 +32,28 @@ extern "C" __global__ void gemm_kernel({{ signature.in_kernel("TYPE_AB", "TYPE_C
     {% if batched %}
     for (long i = 0; i < batch; ++i) {
         TYPE_C* const c = C + i * batch_rows_c * ldc;
-        multiply(A + i * batch_rows_a * lda, B + i * batch_rows_b * ldb, c, M);
+        multiply(A + i * batch_rows_a * lda, B + i * batch_rows_b * ldb, c, M, K);
+    }
+    {% elif divides_k %}
+    for (long g = 0; g < groups; ++g) {
+        const long first = {{ "g * (K / groups)" if masked else "offsets[g]" }};
+        const long rows = {{ "counts[g]" if masked else "offsets[g + 1] - first" }};
+        multiply(A + first * lda, B + first * ldb, C + g * M * ldc, M, rows);
     }
     {% elif grouped %}
     for (long g = 0; g < groups; ++g) {
         const long first = {{ "g * (M / groups)" if masked else "offsets[g]" }};
         const long rows = {{ "counts[g]" if masked else "offsets[g + 1] - first" }};
         const long rows_b = {{ "N" if trans_b else "K" }};
-        multiply(A + first * lda, B + g * rows_b * ldb, C + first * ldc, rows);
+        multiply(A + first * lda, B + g * rows_b * ldb, C + first * ldc, rows, K);
     }
     {% else %}
-    multiply(A, B, C, M);
+    multiply(A, B, C, M, K);
     {% endif %}
 }
 """
-# A grid that reads their number says that a family takes batches, or groups.
-GRIDS = {"": "1", "batch": "[1, 1, batch]", "groups": "[1, 1, 1 + groups]"}
+# A grid that reads their number says that a family takes batches, or groups of rows or K.
+GRIDS = {"": "1", "batch": "[1, 1, batch]", "groups": "[1, 1, 1 + groups * (1 + divides_k)]"}
 
 
 def part_on_cpu(
@@ -63,9 +69,11 @@ def part_on_cpu(
     (own / "on_cpu.cu.jinja").write_text(kernel)
     family = load_family(own)
     config = family.seeds[0]
+    problems = [kind.example(Problem(64, 64, 64, layout, dtype)) for layout in layouts]
     variants = tuple(
-        Variant(0, family, config, kind.example(Problem(64, 64, 64, layout, dtype)), "any size")
-        for layout in layouts
+        Variant(0, family, config, problem, "any size")
+        for problem in problems
+        if problem is not None
     )
     tuned = ((24, 16, 8, *([4] if kind.counted else [])),)
     return Part(

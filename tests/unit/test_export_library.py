@@ -72,6 +72,7 @@ def test_the_files_fit_together() -> None:
     assert set(files) == {
         *("autogemm.h", "check.h", "exact.h", "benchmark_f32.cu", "CMakeLists.txt"),
         *("selftest.cu", "selftest_batched.cu", "selftest_grouped.cu", "selftest_masked.cu"),
+        *("selftest_grouped_tn.cu", "selftest_masked_tn.cu"),
         *("autogemm-config.cmake.in", "autogemm.pc.in"),
         *("gemm_f32.cu", "gemm_tf32.cu", "gemm_f16.cu", "gemm_bf16.cu"),
         *("gemm_f16_f32.cu", "gemm_bf16_f32.cu", "fallbacks.cu"),
@@ -88,7 +89,7 @@ def test_the_files_fit_together() -> None:
     assert [len(names) for names in defined] == [8] * len(LIBRARY_DTYPES)
     # Batches have as many; groups have none by columns.
     untuned = re.findall(rf'extern "C" [\w ]+\*? ?\b{functions}', files["fallbacks.cu"])
-    assert len(untuned) == len(set(untuned)) == (8 + 6 + 6) * len(LIBRARY_DTYPES)
+    assert len(untuned) == len(set(untuned)) == (8 + 4 * 6) * len(LIBRARY_DTYPES)
     defined.append(untuned)
     assert {name for names in defined for name in names} == declared
     empty = export_library(Library(H100, ()), WRITTEN)["autogemm.h"]

@@ -78,6 +78,21 @@ BUGS: dict[Kind, tuple[tuple[str, str], ...]] = {
         (r"group \* \(M / groups\)", "(bug(2) ? 0 : group) * (M / groups)"),
         (r"call\.M % call\.groups != 0", "(!bug(3) && call.M % call.groups != 0)"),
     ),
+    Kind.GROUPED_TN: (
+        (r"(?<=first = )offsets\[group\]", OFFSETS_OF_64_BITS.format(0, "group")),
+        # The rows of A, and not those of B; one C for all groups.
+        (r"B \+ first \* b_k", "B + (bug(1) ? 0 : first) * b_k"),
+        (r"C \+ group \* M", "C + (bug(2) ? 0 : group) * M"),
+        (r"C \+ g \* M", "C + (bug(3) ? 0 : g) * M"),
+        (r"call\.layout != AUTOGEMM_TN", "(!bug(4) && call.layout != AUTOGEMM_TN)"),
+        # Groups without rows leave C as it is.
+        (r"m < end && n < N", "(!bug(5) || length > 0) && m < end && n < N"),
+    ),
+    Kind.MASKED_TN: (
+        (r"length = counts\[group\]", "length = bug(0) ? K / groups : counts[group]"),
+        (r"group \* \(K / groups\)", "(bug(1) ? 0 : group) * (K / groups)"),
+        (r"call\.K % call\.groups != 0", "(!bug(2) && call.K % call.groups != 0)"),
+    ),
 }
 
 
@@ -85,7 +100,8 @@ BUGS: dict[Kind, tuple[tuple[str, str], ...]] = {
 @pytest.mark.parametrize("kind", STACKED, ids=lambda kind: kind.word)
 def test_the_self_test_passes_and_finds_each_bug(tmp_path: Path, kind: Kind) -> None:
     """Of F32 with a kernel, and of BF16 with the fallback alone."""
-    layouts = (Layout.NN, Layout.NT) if kind.is_grouped else tuple(Layout)
+    every = (one for one in Layout if kind.example(replace(PROBLEM, layout=one)) is not None)
+    layouts = tuple(every)
     write_library(tmp_path, (), (part_on_cpu(tmp_path, DType.F32, layouts, kind),))
     name = f"selftest{kind.suffix}"
     small = re.sub(
@@ -135,8 +151,10 @@ def chosen_by_count(folder: Path, kind: Kind) -> tuple[Part, str]:
     (own / "on_cpu.cu.jinja").write_text(kernel)
     family = load_family(own)
     configs = family.seeds
+    problem = kind.example(PROBLEM)
+    assert problem is not None
     variants = tuple(
-        Variant(number, family, config, kind.example(PROBLEM), "any size")
+        Variant(number, family, config, problem, "any size")
         for number, config in enumerate(configs)
     )
     tuned = ((64, 64, 64, 4), (64, 64, 64, 4096), (512, 64, 64, 64))
@@ -219,7 +237,6 @@ def test_the_command_writes_what_was_tuned_for_batches_and_groups(tmp_path: Path
         replace(groups, dtype=DType.F16): mma.seeds[1],
         groups: mma.seeds[0],
         replace(groups, groups=Groups(8, masked=True)): mma.seeds[1],
-        # Its rows divide K, for which there are no functions.
         Problem(1024, 512, 4096, Layout.TN, DType.BF16, groups=Groups(8)): mma.seeds[0],
     }
     winners = {}
@@ -238,10 +255,10 @@ def test_the_command_writes_what_was_tuned_for_batches_and_groups(tmp_path: Path
         "f16, groups": ((4096, 1024, 512, 8),),
         "bf16, groups": ((4096, 1024, 512, 8),),
         "bf16, masked groups": ((4096, 1024, 512, 8),),
+        "bf16, groups of K": ((1024, 512, 4096, 8),),
     }
-    for problem, winner in list(winners.items())[:-1]:
+    for problem, winner in winners.items():
         kind = Kind.of(problem)
-        assert kind is not None
         part = next(
             one for one in library.stacked if (one.dtype, one.kind) == (problem.dtype, kind)
         )
@@ -258,7 +275,7 @@ def test_the_command_writes_what_was_tuned_for_batches_and_groups(tmp_path: Path
     assert re.search(r"f32, batches: \d+ kernels of 2 configs; rule: nearest of 2", result.output)
     assert "rules for batches and groups are not judged" in " ".join(result.output.split())
     cmake = (out / "CMakeLists.txt").read_text()
-    names = ("batched_f32", "grouped_f16", "grouped_bf16", "masked_bf16")
+    names = ("batched_f32", "grouped_f16", "grouped_bf16", "masked_bf16", "grouped_tn_bf16")
     assert "    fallbacks.cu\n" + "".join(f"    {name}.cu\n" for name in names) in cmake
     fallbacks = (out / FALLBACKS).read_text()
     assert "autogemm_sgemm_batched(" not in fallbacks
@@ -274,12 +291,14 @@ def test_kinds_of_problems() -> None:
     assert Kind.of(replace(PROBLEM, batch=batch)) is Kind.BATCH
     assert Kind.of(replace(PROBLEM, groups=groups)) is Kind.GROUPED
     assert Kind.of(replace(PROBLEM, groups=replace(groups, masked=True))) is Kind.MASKED
-    # No library has functions for groups that divide K.
-    assert Kind.of(replace(PROBLEM, layout=Layout.TN, groups=groups)) is None
+    divided = replace(PROBLEM, layout=Layout.TN, groups=groups)
+    assert Kind.of(divided) is Kind.GROUPED_TN
+    assert Kind.of(replace(divided, groups=replace(groups, masked=True))) is Kind.MASKED_TN
     for kind in Kind:
-        example = kind.example(replace(PROBLEM, m=61, lda=0))
-        assert Kind.of(example) is kind
-        assert example.m >= 61
+        examples = [kind.example(Problem(61, 64, 61, layout)) for layout in Layout]
+        found = [one for one in examples if one is not None]
+        assert {Kind.of(one) for one in found} == {kind}
+        assert len(found) == (1 if kind.divides_k else 2 if kind.is_grouped else 4)
 
 
 CALLS = """
@@ -307,6 +326,8 @@ int main(void) {
                        AUTOGEMM_NT, 4000, 4096, 4096, some, 4096, some, 4096, c, 4096, 8, room)));
     printf("%s\\n", autogemm_gemm_bf16_masked_kernel_name(autogemm_gemm_bf16_masked_choice(
                        AUTOGEMM_NT, 4096, 4096, 4096, some, 4096, some, 4096, c, 4096, 8, room)));
+    printf("%s\\n", autogemm_gemm_bf16_masked_tn_kernel_name(autogemm_gemm_bf16_masked_tn_choice(
+                       AUTOGEMM_TN, 4096, 4096, 4096, some, 4096, some, 4096, c, 4096, 8, room)));
     return 0;
 }
 """
@@ -323,6 +344,8 @@ def test_a_program_in_c_calls_compiled_kernels_of_batches_and_groups(tmp_path: P
         (Kind.BATCH, "gemm_mma", Layout.NN),
         (Kind.GROUPED, "gemm_wgmma", Layout.NT),
         (Kind.MASKED, "gemm_mma", Layout.NT),
+        (Kind.GROUPED_TN, "gemm_mma", Layout.TN),
+        (Kind.MASKED_TN, "gemm_mma", Layout.TN),
     ):
         family = load_family(family_name)
         legal = NearestLegal((family,), H100)
@@ -366,5 +389,5 @@ def test_a_program_in_c_calls_compiled_kernels_of_batches_and_groups(tmp_path: P
         subprocess.run(command, cwd=tmp_path, check=True)
     said = subprocess.run([tmp_path / "calls"], capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == [
-        *("config 0 nn, no edges", "config 0 nt, no edges", "config 0 nt, no edges")
+        f"config 0 {layout}, no edges" for layout in ("nn", "nt", "nt", "tn")
     ]

@@ -5,7 +5,7 @@ from enum import Enum
 
 from autogemm.model.batch import Batch
 from autogemm.model.groups import Groups
-from autogemm.model.problem import Problem
+from autogemm.model.problem import Layout, Problem
 from autogemm.model.signature import GROUPS, Signature, gemm_signature
 
 # The problem for which kernels are written out has so many: their texts depend on no number.
@@ -23,18 +23,20 @@ class Kind(Enum):
     BATCH = ("batched", "batches", "batch")
     GROUPED = ("grouped", "groups", GROUPS)
     MASKED = ("masked", "masked groups", GROUPS)
+    GROUPED_TN = ("grouped_tn", "groups of K", GROUPS)
+    MASKED_TN = ("masked_tn", "masked groups of K", GROUPS)
 
     def __init__(self, word: str, plural: str, counted: str) -> None:
         self.word, self.plural, self.counted = word, plural, counted
 
     @classmethod
-    def of(cls, problem: Problem) -> "Kind | None":
-        """The kind whose kernels a problem has; None where groups divide K: no library has it."""
+    def of(cls, problem: Problem) -> "Kind":
+        """The kind whose kernels a problem has."""
+        if problem.groups.is_none:
+            return cls.ONE if problem.batch.is_one else cls.BATCH
         if problem.divides_k:
-            return None
-        if not problem.groups.is_none:
-            return cls.MASKED if problem.groups.masked else cls.GROUPED
-        return cls.ONE if problem.batch.is_one else cls.BATCH
+            return cls.MASKED_TN if problem.groups.masked else cls.GROUPED_TN
+        return cls.MASKED if problem.groups.masked else cls.GROUPED
 
     @property
     def suffix(self) -> str:
@@ -43,8 +45,18 @@ class Kind(Enum):
 
     @property
     def is_grouped(self) -> bool:
-        """Whether rows belong to groups, masked or not."""
+        """Whether rows belong to groups, of M or of K, masked or not."""
         return self.counted == GROUPS
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether groups have counts in place of offsets."""
+        return self in (Kind.MASKED, Kind.MASKED_TN)
+
+    @property
+    def divides_k(self) -> bool:
+        """Whether groups divide K: each has a C of its own."""
+        return self in (Kind.GROUPED_TN, Kind.MASKED_TN)
 
     @property
     def signature(self) -> Signature:
@@ -53,7 +65,7 @@ class Kind(Enum):
             workspace=True,
             batched=self is Kind.BATCH,
             grouped=self.is_grouped,
-            masked=self is Kind.MASKED,
+            masked=self.is_masked,
         )
 
     def count(self, problem: Problem) -> tuple[int, ...]:
@@ -62,15 +74,18 @@ class Kind(Enum):
             return (problem.groups.count,)
         return () if self is Kind.ONE else (problem.batch.count,)
 
-    def example(self, problem: Problem) -> Problem:
-        """A problem of this kind that needs the same edges and vectors as that of one product."""
-        match self:
-            case Kind.ONE:
-                return problem
-            case Kind.BATCH:
-                return replace(problem, batch=Batch(_MANY))
-            case Kind.GROUPED:
-                return replace(problem, groups=Groups(_MANY))
-        # Groups of a capacity have as many rows each.
-        rows = -(-problem.m // _MANY) * _MANY
-        return replace(problem, m=rows, groups=Groups(_MANY, masked=True))
+    def example(self, problem: Problem) -> Problem | None:
+        """A problem of this kind that needs the same edges and vectors as that of one product; None
+        in a layout that it does not have.
+        """
+        if self is Kind.ONE:
+            return problem
+        if self is Kind.BATCH:
+            return replace(problem, batch=Batch(_MANY))
+        layout = problem.layout
+        if layout is Layout.TT or layout.trans_a is not self.divides_k:
+            return None
+        # Masked groups have as many rows each.
+        rows = problem.k if self.divides_k else problem.m
+        rows = -(-rows // _MANY) * _MANY if self.is_masked else rows
+        return problem.regrouped(rows, Groups(_MANY, masked=self.is_masked))

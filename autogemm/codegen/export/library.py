@@ -79,7 +79,7 @@ FILES = (
 )
 # Functions for batches and groups of dtypes that were tuned for none of them.
 FALLBACKS = "fallbacks.cu"
-STACKED = (Kind.BATCH, Kind.GROUPED, Kind.MASKED)
+STACKED = tuple(kind for kind in Kind if kind is not Kind.ONE)
 TORCH_FILES = ("autogemm_torch.cpp", "autogemm_torch.py")
 # The self-test's reference is slow: tuned sizes are cut down to these extents.
 MOST_TESTED = (384, 384, 1024)
@@ -336,12 +336,12 @@ def _context_of_kind(kind: Kind) -> dict[str, object]:
     """
     own = kind.signature.of_kind(ArgumentKind.BATCH, ArgumentKind.GROUPS)
     numbers = [one.name for one in own if one.is_scalar]
-    rows = COUNTS if kind is Kind.MASKED else OFFSETS
+    rows = COUNTS if kind.is_masked else OFFSETS
     return {
         "batched": kind is Kind.BATCH,
         "grouped": kind.is_grouped,
-        "masked": kind is Kind.MASKED,
-        "divides_k": False,
+        "masked": kind.is_masked,
+        "divides_k": kind.divides_k,
         "stacked": kind is not Kind.ONE,
         "plural": kind.plural,
         "count": kind.counted,
