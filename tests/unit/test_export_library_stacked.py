@@ -280,6 +280,12 @@ def test_the_command_writes_what_was_tuned_for_batches_and_groups(tmp_path: Path
     fallbacks = (out / FALLBACKS).read_text()
     assert "autogemm_sgemm_batched(" not in fallbacks
     assert "autogemm_gemm_bf16_batched(" in fallbacks
+    # A kind without kernels in that layout has the fallback.
+    one = CliRunner().invoke(main, ["export", *place, "--layout", "nn"])
+    assert one.exit_code == 0, one.output
+    assert "f32, batches" in one.output
+    assert "groups of K" not in one.output
+    assert "autogemm_gemm_bf16_grouped_tn(" in (out / FALLBACKS).read_text()
     few = CliRunner().invoke(main, ["export", *place, "--batch", "8"])
     assert (few.exit_code, few.stderr.count("\n")) == (2, 1)
     assert "leave out --batch" in few.stderr
