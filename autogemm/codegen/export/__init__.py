@@ -1,9 +1,8 @@
 """Kernels as files for others: a standalone CUDA file, or a C++ library of many kernels."""
 
-from autogemm.codegen.export.kinds import Kind
+from autogemm.codegen.export.kinds import STACKED, Kind
 from autogemm.codegen.export.library import (
     LIBRARY_DTYPES,
-    STACKED,
     Library,
     Part,
     Variant,

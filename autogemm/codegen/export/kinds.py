@@ -6,10 +6,31 @@ from enum import Enum
 from autogemm.model.batch import Batch
 from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.signature import GROUPS, Signature, gemm_signature
+from autogemm.model.signature import (
+    COUNTS,
+    GROUPS,
+    OFFSETS,
+    ArgumentKind,
+    Signature,
+    gemm_signature,
+)
 
 # The problem for which kernels are written out has so many: their texts depend on no number.
 _MANY = 8
+
+# How the number of products or groups joins parameters and arguments.
+_BEFORE_COUNT = {
+    "count_parameter": ", int ",
+    "long_count": ", long long ",
+    "in_count": ", ",
+    "call_count": ", call.",
+}
+# The rows of matrices that follow each other without a gap.
+_PACKED = {
+    "batch_rows_a": "is_transposed_a(layout) ? K : M",
+    "batch_rows_b": "is_transposed_b(layout) ? N : K",
+    "batch_rows_c": "M",
+}
 
 
 class Kind(Enum):
@@ -89,3 +110,34 @@ class Kind(Enum):
         rows = problem.k if self.divides_k else problem.m
         rows = -(-rows // _MANY) * _MANY if self.is_masked else rows
         return problem.regrouped(rows, Groups(_MANY, masked=self.is_masked))
+
+
+STACKED = tuple(kind for kind in Kind if kind is not Kind.ONE)
+
+
+def context_of_kind(kind: Kind) -> dict[str, object]:
+    """What the functions of a kind take beside those of one product.
+
+    ``in_call`` are the values of a `Call` behind those of one product, ``in_query`` the same where
+    only their number is known.
+    """
+    own = kind.signature.of_kind(ArgumentKind.BATCH, ArgumentKind.GROUPS)
+    numbers = [one.name for one in own if one.is_scalar]
+    rows = COUNTS if kind.is_masked else OFFSETS
+    return {
+        "batched": kind is Kind.BATCH,
+        "grouped": kind.is_grouped,
+        "masked": kind.is_masked,
+        "divides_k": kind.divides_k,
+        "stacked": kind is not Kind.ONE,
+        "plural": kind.plural,
+        "count": kind.counted,
+        **{
+            name: f"{before}{kind.counted}" if kind.counted else ""
+            for name, before in _BEFORE_COUNT.items()
+        },
+        "rows_array": rows,
+        "extra_arguments": rows if kind.is_grouped else "",
+        "in_call": "".join(f", {name}" for name in numbers),
+        "in_query": "".join(f", {_PACKED.get(name, name)}" for name in numbers),
+    }

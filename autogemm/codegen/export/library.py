@@ -6,7 +6,7 @@ from datetime import date
 from itertools import chain
 
 from autogemm.codegen.export.host import Host
-from autogemm.codegen.export.kinds import Kind
+from autogemm.codegen.export.kinds import STACKED, Kind, context_of_kind
 from autogemm.codegen.export.rules import rule_text
 from autogemm.codegen.export.standalone import (
     WRITTEN_BY,
@@ -28,7 +28,6 @@ from autogemm.model.rule import Extents, Rule
 from autogemm.model.signature import (
     COUNTS,
     OFFSETS,
-    ArgumentKind,
     ArgumentType,
     CNames,
     ProblemType,
@@ -48,19 +47,6 @@ _BY_COLUMNS = {
     **{"M": "N", "N": "M", "A": "B", "lda": "ldb", "B": "A", "ldb": "lda"},
     **{"batch_rows_a": "batch_rows_b", "batch_rows_b": "batch_rows_a"},
 }
-# How the number of products or groups joins parameters and arguments.
-_BEFORE_COUNT = {
-    "count_parameter": ", int ",
-    "long_count": ", long long ",
-    "in_count": ", ",
-    "call_count": ", call.",
-}
-# The rows of matrices that follow each other without a gap.
-_PACKED = {
-    "batch_rows_a": "is_transposed_a(layout) ? K : M",
-    "batch_rows_b": "is_transposed_b(layout) ? N : K",
-    "batch_rows_c": "M",
-}
 # Where the self-test keeps values that are not members of its problem.
 _IN_TEST = {
     **{name: name for name in ("A", "B", "C", "workspace_bytes")},
@@ -79,7 +65,6 @@ FILES = (
 )
 # Functions for batches and groups of dtypes that were tuned for none of them.
 FALLBACKS = "fallbacks.cu"
-STACKED = tuple(kind for kind in Kind if kind is not Kind.ONE)
 TORCH_FILES = ("autogemm_torch.cpp", "autogemm_torch.py")
 # The self-test's reference is slow: tuned sizes are cut down to these extents.
 MOST_TESTED = (384, 384, 1024)
@@ -245,7 +230,7 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
     for name, context in chain(stacked_files.items(), fused_files.items()):
         files[name] = ("library/gemm.cu.jinja", shared | context)
     for kind in STACKED:
-        own = shared | _context_of_kind(kind) | {"dtypes": _of_kind(stacked, kind)}
+        own = shared | context_of_kind(kind) | {"dtypes": _of_kind(stacked, kind)}
         files[f"selftest{kind.suffix}.cu"] = ("library/selftest_stacked.cu.jinja", own)
     for one in fused:
         files["autogemm_fused.h"] = ("library/autogemm_fused.h.jinja", shared)
@@ -328,34 +313,6 @@ def _of_kind(
     return [context for (one, _), context in contexts.items() if one is kind]
 
 
-def _context_of_kind(kind: Kind) -> dict[str, object]:
-    """What the functions of a kind take beside those of one product.
-
-    ``in_call`` are the values of a `Call` behind those of one product, ``in_query`` the same where
-    only their number is known.
-    """
-    own = kind.signature.of_kind(ArgumentKind.BATCH, ArgumentKind.GROUPS)
-    numbers = [one.name for one in own if one.is_scalar]
-    rows = COUNTS if kind.is_masked else OFFSETS
-    return {
-        "batched": kind is Kind.BATCH,
-        "grouped": kind.is_grouped,
-        "masked": kind.is_masked,
-        "divides_k": kind.divides_k,
-        "stacked": kind is not Kind.ONE,
-        "plural": kind.plural,
-        "count": kind.counted,
-        **{
-            name: f"{before}{kind.counted}" if kind.counted else ""
-            for name, before in _BEFORE_COUNT.items()
-        },
-        "rows_array": rows,
-        "extra_arguments": rows if kind.is_grouped else "",
-        "in_call": "".join(f", {name}" for name in numbers),
-        "in_query": "".join(f", {_PACKED.get(name, name)}" for name in numbers),
-    }
-
-
 def _source_context(
     dtype: DType,
     part: Part | None,
@@ -375,7 +332,7 @@ def _source_context(
     )
     return {
         **_context_of_call(signature, names),
-        **_context_of_kind(kind),
+        **context_of_kind(kind),
         "dtype": dtype.label,
         "dtype_c": dtype.c.label,
         "identifier": identifier,
