@@ -273,7 +273,7 @@ def _write_library(command: ExportCommand, folder: str) -> None:
         )
         for finding in part.findings:
             say(finding)
-    say(f"next: cmake -S {folder} -B build && cmake --build build -j && build/selftest")
+    say(f"next: cmake -S {folder} -B build && cmake --build build -j && ctest --test-dir build")
 
 
 def _results(command: ExportCommand, families: Sequence[Family]) -> list[DecidedRow]:
