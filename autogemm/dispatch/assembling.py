@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 from autogemm.codegen import render
-from autogemm.codegen.export import LIBRARY_DTYPES, Library, Part, Variant
+from autogemm.codegen.export import LIBRARY_DTYPES, STACKED, Kind, Library, Part, Variant
 from autogemm.dispatch.learning import Learned, by_merit, learn
 from autogemm.dispatch.legal import NearestLegal
-from autogemm.dispatch.table import Table, common_table, tuned_sizes
+from autogemm.dispatch.table import Table, TunedSize, common_table, tuned_sizes
+from autogemm.model.batch import ONE
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import PLAIN, Epilogue
@@ -36,6 +38,7 @@ def assembled(  # noqa: PLR0913  # keywords, but for the first three
     """Kernels, rules and findings of each dtype that was tuned on that GPU, of ``dtypes`` if given.
 
     With ``epilogues`` there are also those that were tuned with each, where there must be some.
+    Batches and groups have parts of their own where they were tuned, without an epilogue.
 
     ``layouts`` get kernels, by default those that were tuned; the others have the fallback. A rule
     is learned from the layout with the most results. ``watch`` is given the kernels of a dtype and
@@ -43,14 +46,19 @@ def assembled(  # noqa: PLR0913  # keywords, but for the first three
     """
     nearest_legal = NearestLegal(families, device)
 
-    def parts(with_epilogue: Epilogue) -> tuple[Part, ...]:
-        made = (
-            _part(runs, nearest_legal, dtype, with_epilogue.in_dtype(dtype), layouts, watch)
+    def made(epilogue: Epilogue, kind: Kind = Kind.ONE) -> tuple[Part, ...]:
+        every = (
+            _part(runs, nearest_legal, dtype, epilogue.in_dtype(dtype), kind, layouts, watch)
             for dtype in dtypes or LIBRARY_DTYPES
         )
-        found = tuple(part for part in made if part is not None)
+        return tuple(part for part in every if part is not None)
+
+    stacked = tuple(chain.from_iterable(made(PLAIN, kind) for kind in STACKED))
+
+    def parts(with_epilogue: Epilogue) -> tuple[Part, ...]:
+        found = made(with_epilogue)
         is_plain = with_epilogue.is_plain
-        if not found and not (is_plain and epilogues):
+        if not found and not (is_plain and (epilogues or stacked)):
             asked = f" for {', '.join(map(str, dtypes))}" if dtypes else ""
             fused = "" if is_plain else f" with the epilogue {with_epilogue}"
             option = "" if is_plain else f' --epilogue "{with_epilogue}"'
@@ -60,7 +68,7 @@ def assembled(  # noqa: PLR0913  # keywords, but for the first three
             )
         return found
 
-    return Library(device, parts(PLAIN), tuple(parts(one) for one in epilogues))
+    return Library(device, parts(PLAIN), tuple(parts(one) for one in epilogues), stacked)
 
 
 def _part(  # noqa: PLR0913, PLR0917  # what was tuned, and which of it
@@ -68,28 +76,36 @@ def _part(  # noqa: PLR0913, PLR0917  # what was tuned, and which of it
     nearest_legal: NearestLegal,
     dtype: DType,
     epilogue: Epilogue,
+    kind: Kind,
     layouts: Sequence[Layout] | None,
     watch: Watch,
 ) -> Part | None:
-    """The part of the library for a dtype and an epilogue; None without any result."""
+    """The part of the library for a dtype, an epilogue and a kind; None without any result."""
     device = nearest_legal.device
-    by_layout = {one: tuned_sizes(runs, device, dtype, one, epilogue) for one in Layout}
+    by_layout = {one: _sizes_of(kind, runs, device, dtype, one, epilogue) for one in Layout}
     ruling = max(by_layout, key=lambda one: len(by_layout[one]))
     table = common_table(by_layout[ruling], nearest_legal)
     sizes = table.sizes
     if not sizes:
         return None
     chosen = layouts or [one for one in Layout if by_layout[one]]
-    learned = learn(table, device.num_sms)
+    extents = tuple((*size.size, *kind.count(size.problem)) for size in sizes)
+    if kind is Kind.ONE:
+        learned = learn(table, device.num_sms)
+    else:
+        learned = Learned(Nearest(extents, table.winners), {})
     used = sorted(learned.rule.kernels)
     order = by_merit(table, range(len(sizes)), range(len(table.kernels)))
     variants = [
         variant
         for number, kernel in enumerate(watch(used, len(used)))
         for variant in variants_of(
-            table.kernels[kernel], number, chosen, nearest_legal, dtype, epilogue
+            table.kernels[kernel], number, chosen, nearest_legal, dtype, epilogue, kind
         )
     ]
+    if kind is not Kind.ONE and not variants:
+        # None of these layouts is one of the kind.
+        return None
     is_recorded = any(
         run.spec.provenance is Provenance.RECORDED
         for run in runs
@@ -101,16 +117,36 @@ def _part(  # noqa: PLR0913, PLR0917  # what was tuned, and which of it
         configs=tuple(table.kernels[kernel] for kernel in used),
         variants=tuple(variants),
         by_merit=tuple(used.index(kernel) for kernel in order if kernel in used),
-        tuned=tuple(size.size for size in sizes),
+        tuned=extents,
         best_at=tuple(used.index(one) if one in used else None for one in table.winners),
-        findings=tuple(_findings(table, learned, ruling, chosen, is_recorded)),
+        findings=tuple(_findings(table, learned, ruling, chosen, kind, is_recorded)),
         layout=ruling,
         epilogue=epilogue,
+        kind=kind,
     )
 
 
-def _findings(
-    table: Table, learned: Learned, ruling: Layout, layouts: Sequence[Layout], is_recorded: bool
+def _sizes_of(  # noqa: PLR0913, PLR0917  # what makes a problem
+    kind: Kind,
+    runs: Sequence[DecidedRow],
+    device: Device,
+    dtype: DType,
+    layout: Layout,
+    epilogue: Epilogue,
+) -> tuple[TunedSize, ...]:
+    """The tuned problems of a kind; of a batch or groups, whatever their number."""
+    batch = ONE if kind is Kind.ONE else None
+    every = tuned_sizes(runs, device, dtype, layout, epilogue, batch, grouped=kind.is_grouped)
+    return tuple(size for size in every if Kind.of(size.problem) is kind)
+
+
+def _findings(  # noqa: PLR0913, PLR0917  # what is told of each part
+    table: Table,
+    learned: Learned,
+    ruling: Layout,
+    layouts: Sequence[Layout],
+    kind: Kind,
+    is_recorded: bool,
 ) -> list[str]:
     recorded = (
         "RECORDED, NOT MEASURED ON THIS MACHINE: all times below are from recordings or the "
@@ -122,6 +158,12 @@ def _findings(
         f"{ruling}. Kernels for the layouts {', '.join(layouts)}; any other call, and any that no "
         "kernel fits, takes the fallback."
     )
+    if kind is not Kind.ONE:
+        lines.append(
+            "Expected loss on sizes that were not tuned: not known, because rules for batches and "
+            "groups are not judged."
+        )
+        return lines
     if learned.regret is None:
         lines.append(
             "Expected loss on sizes that were not tuned: not known, because the kernels were not "
@@ -165,6 +207,7 @@ def variants_of(  # noqa: PLR0913, PLR0917  # what makes a kind of problem, each
     nearest_legal: NearestLegal,
     dtype: DType = DType.F32,
     epilogue: Epilogue = PLAIN,
+    kind: Kind = Kind.ONE,
 ) -> tuple[Variant, ...]:
     """Without edges, with the most frequent ones, with any; with rows that no vector fits; for what
     is smaller than a tile. For each layout, once each text. Edges are written as they are fastest.
@@ -175,7 +218,8 @@ def variants_of(  # noqa: PLR0913, PLR0917  # what makes a kind of problem, each
     tile = _tile(nearest_legal.family(config), config, dtype)
     for layout in layouts:
         for edges, plain in _kinds(tile, layout, dtype):
-            problems = [problem.with_epilogue(epilogue) for problem in plain]
+            examples = (kind.example(problem.with_epilogue(epilogue)) for problem in plain)
+            problems = [problem for problem in examples if problem is not None]
             variant = _first_legal(config, number, edges, problems, nearest_legal)
             if variant is not None:
                 source = render(variant.family, variant.config, variant.problem)

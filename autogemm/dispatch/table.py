@@ -66,12 +66,13 @@ def tuned_sizes(  # noqa: PLR0913, PLR0917  # what makes a problem, each optiona
     dtype: DType | None = None,
     layout: Layout | None = None,
     epilogue: Epilogue = PLAIN,
-    batch: Batch = ONE,
+    batch: Batch | None = ONE,
     *,
     grouped: bool = False,
 ) -> tuple[TunedSize, ...]:
     """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given,
-    with that epilogue and batch; only those whose rows belong to groups, or only others.
+    with that epilogue and batch (None: any); only those whose rows belong to groups, or only
+    others.
 
     The measured results of each problem; where it has none, recorded ones of the database, at last
     the catalogue's.
@@ -84,7 +85,7 @@ def tuned_sizes(  # noqa: PLR0913, PLR0917  # what makes a problem, each optiona
         and dtype in (None, run.spec.problem.dtype)
         and layout in (None, run.spec.problem.layout)
         and run.spec.problem.epilogue == epilogue
-        and run.spec.problem.batch == batch
+        and batch in (None, run.spec.problem.batch)
         and run.spec.problem.groups.is_none is not grouped
     )
     chosen: dict[Problem, TunedSize] = {}

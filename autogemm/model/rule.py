@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 Size = tuple[int, int, int]
+# M, N and K, and the number of products or groups where there are several.
+Extents = tuple[int, ...]
 
 # Quantities that a tree may compare, as they are written in C.
 FEATURES = ("M", "N", "K", "M * N", "M * N * K")
@@ -61,12 +63,14 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The kernel of the tuned size with the least Euclidean distance of log M, log N, log K."""
+    """The kernel of the tuned size with the least Euclidean distance of log M, log N, log K, and of
+    the logarithm of the number of products or groups where sizes have one.
+    """
 
-    sizes: tuple[Size, ...]
+    sizes: tuple[Extents, ...]
     of_size: tuple[int, ...]
 
-    def ranked(self, size: Size) -> tuple[int, ...]:
+    def ranked(self, size: Extents) -> tuple[int, ...]:
         """The kernels of the tuned sizes, nearest first; of equally near ones the first."""
         distances = [
             sum(math.log2(mine / theirs) ** 2 for mine, theirs in zip(size, tuned, strict=True))

@@ -7,7 +7,7 @@ from pathlib import Path
 from exported_program import FAMILY, LAUNCH
 from store_samples import H100
 
-from autogemm.codegen.export import Library, Part, Variant, export_library
+from autogemm.codegen.export import Kind, Library, Part, Variant, export_library
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.rule import Leaf, Tree
@@ -15,39 +15,71 @@ from autogemm.space import load_family
 
 KERNEL = """\
 extern "C" __global__ void gemm_kernel({{ signature.in_kernel("TYPE_AB", "TYPE_C") }}) {
-    for (long m = 0; m < M; ++m) {
-        for (long n = 0; n < N; ++n) {
-            double sum = 0.0;
-            for (long k = 0; k < K; ++k) {
-                const float a = A[{{ "k * lda + m" if trans_a else "m * lda + k" }}];
-                const float b = B[{{ "n * ldb + k" if trans_b else "k * ldb + n" }}];
-                sum += (double)a * b;
+    const auto multiply = [=](auto* A, auto* B, auto* C, long rows, long length) {
+        for (long m = 0; m < rows; ++m) {
+            for (long n = 0; n < N; ++n) {
+                double sum = 0.0;
+                for (long k = 0; k < length; ++k) {
+                    const float a = A[{{ "k * lda + m" if trans_a else "m * lda + k" }}];
+                    const float b = B[{{ "n * ldb + k" if trans_b else "k * ldb + n" }}];
+                    sum += (double)a * b;
+                }
+                const double old = beta == 0.0f ? 0.0 : (double)beta * (float)C[m * ldc + n];
+                C[m * ldc + n] = TYPE_C((float)(alpha * sum + old));
             }
-            const double old = beta == 0.0f ? 0.0 : (double)beta * (float)C[m * ldc + n];
-            C[m * ldc + n] = TYPE_C((float)(alpha * sum + old));
         }
+    };
+    {% if batched %}
+    for (long i = 0; i < batch; ++i) {
+        TYPE_C* const c = C + i * batch_rows_c * ldc;
+        multiply(A + i * batch_rows_a * lda, B + i * batch_rows_b * ldb, c, M, K);
     }
+    {% elif divides_k %}
+    for (long g = 0; g < groups; ++g) {
+        const long first = {{ "g * (K / groups)" if masked else "offsets[g]" }};
+        const long rows = {{ "counts[g]" if masked else "offsets[g + 1] - first" }};
+        multiply(A + first * lda, B + first * ldb, C + g * M * ldc, M, rows);
+    }
+    {% elif grouped %}
+    for (long g = 0; g < groups; ++g) {
+        const long first = {{ "g * (M / groups)" if masked else "offsets[g]" }};
+        const long rows = {{ "counts[g]" if masked else "offsets[g + 1] - first" }};
+        const long rows_b = {{ "N" if trans_b else "K" }};
+        multiply(A + first * lda, B + g * rows_b * ldb, C + first * ldc, rows, K);
+    }
+    {% else %}
+    multiply(A, B, C, M, K);
+    {% endif %}
 }
 """
+# A grid that reads their number says that a family takes batches, or groups of rows or K.
+GRIDS = {"": "1", "batch": "[1, 1, batch]", "groups": "[1, 1, 1 + groups * (1 + divides_k)]"}
 
 
-def part_on_cpu(folder: Path, dtype: DType, layouts: tuple[Layout, ...]) -> Part:
+def part_on_cpu(
+    folder: Path, dtype: DType, layouts: tuple[Layout, ...], kind: Kind = Kind.ONE
+) -> Part:
     """Kernels for these layouts; all other calls take the fallback."""
-    own = folder / f"family_{dtype}"
+    own = folder / f"family_{dtype}{kind.suffix}"
     own.mkdir()
-    text = FAMILY.format(ab=dtype.ab.label)
+    text = FAMILY.format(ab=dtype.ab.label).replace("grid: 1", f"grid: {GRIDS[kind.counted]}")
     of_c = f"c: [{dtype.c.label}], accumulate"
     (own / "on_cpu.yaml").write_text(re.sub(r"c: \[\w+\], accumulate", of_c, text))
     kernel = KERNEL.replace("TYPE_AB", dtype.ab.host_type).replace("TYPE_C", dtype.c.host_type)
     (own / "on_cpu.cu.jinja").write_text(kernel)
     family = load_family(own)
     config = family.seeds[0]
+    problems = [kind.example(Problem(64, 64, 64, layout, dtype)) for layout in layouts]
     variants = tuple(
-        Variant(0, family, config, Problem(64, 64, 64, layout, dtype), "any size")
-        for layout in layouts
+        Variant(0, family, config, problem, "any size")
+        for problem in problems
+        if problem is not None
     )
-    tuned = ((24, 16, 8),)
-    return Part(dtype, Tree(Leaf(0)), (config,), variants, (0,), tuned, (0,), ("",), layouts[0])
+    tuned = ((24, 16, 8, *([4] if kind.counted else [])),)
+    return Part(
+        *(dtype, Tree(Leaf(0)), (config,), variants, (0,), tuned, (0,), ("",), layouts[0]),
+        kind=kind,
+    )
 
 
 def as_cpp(text: str) -> str:
@@ -56,9 +88,11 @@ def as_cpp(text: str) -> str:
     return LAUNCH.sub(r"launch_on_cpu(\2, [&] { \1(\3); });", text)
 
 
-def write_library(folder: Path, parts: tuple[Part, ...]) -> dict[str, str]:
+def write_library(
+    folder: Path, parts: tuple[Part, ...], stacked: tuple[Part, ...] = ()
+) -> dict[str, str]:
     """Write a library's files as C++, and return them."""
-    files = export_library(Library(H100, parts), date(2026, 11, 21))
+    files = export_library(Library(H100, parts, stacked=stacked), date(2026, 11, 21))
     for name, text in files.items():
         (folder / name).write_text(as_cpp(text))
     return files

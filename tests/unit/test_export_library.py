@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -69,10 +70,12 @@ def test_the_files_fit_together() -> None:
     library = shipped_library((Layout.NN, Layout.NT))
     files = export_library(library, WRITTEN)
     assert set(files) == {
-        *("autogemm.h", "check.h", "selftest.cu", "benchmark_f32.cu", "CMakeLists.txt"),
+        *("autogemm.h", "check.h", "exact.h", "benchmark_f32.cu", "CMakeLists.txt"),
+        *("selftest.cu", "selftest_batched.cu", "selftest_grouped.cu", "selftest_masked.cu"),
+        *("selftest_grouped_tn.cu", "selftest_masked_tn.cu"),
         *("autogemm-config.cmake.in", "autogemm.pc.in"),
         *("gemm_f32.cu", "gemm_tf32.cu", "gemm_f16.cu", "gemm_bf16.cu"),
-        *("gemm_f16_f32.cu", "gemm_bf16_f32.cu"),
+        *("gemm_f16_f32.cu", "gemm_bf16_f32.cu", "fallbacks.cu"),
     }
     for name, text in files.items():
         is_c = Path(name).suffix in (".h", ".cu")
@@ -84,6 +87,10 @@ def test_the_files_fit_together() -> None:
     sources = [text for name, text in files.items() if name.startswith("gemm_")]
     defined = [re.findall(rf'extern "C" [\w ]+\*? ?\b{functions}', text) for text in sources]
     assert [len(names) for names in defined] == [8] * len(LIBRARY_DTYPES)
+    # Batches have as many; groups have none by columns.
+    untuned = re.findall(rf'extern "C" [\w ]+\*? ?\b{functions}', files["fallbacks.cu"])
+    assert len(untuned) == len(set(untuned)) == (8 + 4 * 6) * len(LIBRARY_DTYPES)
+    defined.append(untuned)
     assert {name for names in defined for name in names} == declared
     empty = export_library(Library(H100, ()), WRITTEN)["autogemm.h"]
     assert empty.partition("#ifndef")[2] == files["autogemm.h"].partition("#ifndef")[2]
@@ -160,6 +167,15 @@ RULES: list[Rule] = [
 ]
 
 
+def compiled(source: str, folder: Path) -> Any:
+    """The function ``choose`` of a rule in C."""
+    (folder / "rule.cpp").write_text(source)
+    library = folder / "rule.so"
+    command = ["g++", "-std=c++17", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(library)]
+    subprocess.run([*command, str(folder / "rule.cpp")], check=True)
+    return ctypes.CDLL(str(library)).choose
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 @pytest.mark.parametrize("rule", RULES)
 def test_the_rule_in_c_chooses_as_the_rule_in_python(rule: Rule, tmp_path: Path) -> None:
@@ -167,12 +183,7 @@ def test_the_rule_in_c_chooses_as_the_rule_in_python(rule: Rule, tmp_path: Path)
     body = rule_text(rule, configs)
     head = '#include <cmath>\nextern "C" int choose(long long M, long long N, long long K) {'
     anything = "static bool is_meant(int, long long, long long, long long) { return true; }"
-    source = f"{anything}\n{head}\n{body}\n}}\n"
-    (tmp_path / "rule.cpp").write_text(source)
-    library = tmp_path / "rule.so"
-    command = ["g++", "-std=c++17", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(library)]
-    subprocess.run([*command, str(tmp_path / "rule.cpp")], check=True)
-    function = ctypes.CDLL(str(library)).choose
+    function = compiled(f"{anything}\n{head}\n{body}\n}}\n", tmp_path)
     function.argtypes = (ctypes.c_longlong,) * 3
     extents = (1, 16, 64, 70, 265, 300, 301, 999, 1000, 1001, 4096, 30_000)
     chosen = {}
@@ -181,6 +192,22 @@ def test_the_rule_in_c_chooses_as_the_rule_in_python(rule: Rule, tmp_path: Path)
             for k in extents:
                 chosen[m, n, k] = function(m, n, k)
                 assert chosen[m, n, k] == rule.ranked((m, n, k))[0], (m, n, k)
+    assert set(chosen.values()) == set(rule.kernels)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_the_rule_in_c_reads_the_number_of_products(tmp_path: Path) -> None:
+    rule = Nearest(((64, 64, 64, 4), (64, 64, 64, 900), (512, 512, 512, 32)), (0, 1, 2))
+    body = rule_text(rule, [tile_of_rows(bm) for bm in (16, 32, 64)], "batch")
+    sizes = "long long M, long long N, long long K, long long batch"
+    anything = f"static bool is_meant(int, {sizes}) {{ return true; }}"
+    head = f'#include <cmath>\nextern "C" int choose({sizes}) {{'
+    function = compiled(f"{anything}\n{head}\n{body}\n}}\n", tmp_path)
+    function.argtypes = (ctypes.c_longlong,) * 4
+    extents = (1, 16, 64, 70, 200, 4096)
+    every = [(m, n, 64, batch) for m in extents for n in extents for batch in (1, 59, 61, 10_000)]
+    chosen = {size: function(*size) for size in every}
+    assert chosen == {size: rule.ranked(size)[0] for size in every}
     assert set(chosen.values()) == set(rule.kernels)
 
 

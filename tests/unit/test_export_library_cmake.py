@@ -28,6 +28,25 @@ PROGRAM = """
 int main(void) {
     const cudaError_t refused =
         autogemm_gemm_bf16(AUTOGEMM_NN, 0, 1, 1, 1, NULL, 1, NULL, 1, 0, NULL, 1, NULL, 0, NULL);
+    /* Products that share C; groups without offsets; a capacity that is no whole number. */
+    const int rows[3] = {0, 4, 8};
+    const float some[64] = {0};
+    float c[64];
+    const cudaError_t wrong[] = {
+        autogemm_sgemm_batched(AUTOGEMM_NN, 4, 4, 4, 1, some, 4, some, 4, 0, c, 4, 2, 4, 4, 0, NULL,
+                               0, NULL),
+        autogemm_sgemm_grouped(AUTOGEMM_NN, 8, 4, 4, 1, some, 4, some, 4, 0, c, 4, 2, NULL, NULL, 0,
+                               NULL),
+        autogemm_sgemm_masked(AUTOGEMM_NN, 7, 4, 4, 1, some, 4, some, 4, 0, c, 4, 2, rows, NULL, 0,
+                              NULL),
+        autogemm_gemm_f16_batched_by_columns('N', 'X', 4, 4, 4, 1, NULL, 4, NULL, 4, 0, NULL, 4, 1,
+                                             4, 4, 4, NULL, 0, NULL),
+    };
+    for (int i = 0; i < 4; ++i) {
+        if (wrong[i] != cudaErrorInvalidValue) {
+            return 2;
+        }
+    }
     const int right = refused == cudaErrorInvalidValue && autogemm_sgemm_num_kernels() == 1 &&
                       autogemm_gemm_f16_f32_workspace_bytes(AUTOGEMM_TN, 8, 8, 8, 8, 8, 8) == 0;
     puts(right ? "right " AUTOGEMM_API_VERSION : "wrong");

@@ -154,7 +154,7 @@ def test_several_epilogues_have_functions_and_self_tests_of_their_own(tmp_path: 
     assert alone["selftest_fused.cu"] == files["selftest_fused.cu"]
     assert "AUTOGEMM_EPILOGUE_2" not in alone["autogemm_fused.h"]
     assert '#define AUTOGEMM_EPILOGUE_2 "relu(acc + bias[n])"' in files["autogemm_fused.h"]
-    assert "selftest selftest_fused selftest_fused_2" in files["CMakeLists.txt"]
+    assert "selftest_masked_tn selftest_fused selftest_fused_2" in files["CMakeLists.txt"]
     assert "    fused_f32.cu\n    fused_2_f32.cu\n" in files["CMakeLists.txt"]
     small = re.sub(r"sizes = \{.*?\n    \};", SIZES, files["selftest_fused_2.cu"], flags=re.S)
     (tmp_path / "selftest_fused_2.cu").write_text(as_cpp(small.replace("256u << 20", "1024u")))
@@ -232,7 +232,7 @@ def test_the_command_writes_functions_that_take_the_inputs(tuned: Path) -> None:
     assert "epilogue_bias" not in plain
     cmake = (out / "CMakeLists.txt").read_text()
     assert "install(FILES autogemm.h autogemm_fused.h DESTINATION" in cmake
-    for name in ("fused_f32.cu", "selftest selftest_fused", "COMMAND selftest_fused"):
+    for name in ("fused_f32.cu", "selftest_masked_tn selftest_fused", "COMMAND selftest_fused"):
         assert name in cmake
 
 

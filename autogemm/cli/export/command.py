@@ -56,8 +56,9 @@ FORMATS = ("cuda", "cubin", "ptx", "json", "torch")
     "--library",
     "folder",
     metavar="DIR",
-    help="Write a C and C++ library that chooses among all kernels tuned on the GPU by size: "
-    "header, a source for each element type, self-test, benchmarks, CMakeLists.txt.",
+    help="Write a C and C++ library that chooses among all kernels tuned on the GPU by size, those "
+    "for batches and groups too: header, a source for each element type, self-tests, benchmarks, "
+    "CMakeLists.txt.",
 )
 @click.option(
     "--prefix",

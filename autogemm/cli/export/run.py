@@ -267,14 +267,13 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     for name, text in files.items():
         write_output(str(place / name), text.encode(), force=command.force, ours=ours[name])
     for part in library.all_parts:
-        fused = "" if part.epilogue.is_plain else f", {part.epilogue}"
         say(
-            f"{folder}: {part.dtype}{fused}: {len(part.variants)} kernels of "
+            f"{folder}: {part.label}: {len(part.variants)} kernels of "
             f"{len(part.configs)} configs; rule: {part.rule}"
         )
         for finding in part.findings:
             say(finding)
-    say(f"next: cmake -S {folder} -B build && cmake --build build -j && build/selftest")
+    say(f"next: cmake -S {folder} -B build && cmake --build build -j && ctest --test-dir build")
 
 
 def _results(command: ExportCommand, families: Sequence[Family]) -> list[DecidedRow]:

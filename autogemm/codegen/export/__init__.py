@@ -1,6 +1,13 @@
 """Kernels as files for others: a standalone CUDA file, or a C++ library of many kernels."""
 
-from autogemm.codegen.export.library import LIBRARY_DTYPES, Library, Part, Variant, export_library
+from autogemm.codegen.export.kinds import STACKED, Kind
+from autogemm.codegen.export.library import (
+    LIBRARY_DTYPES,
+    Library,
+    Part,
+    Variant,
+    export_library,
+)
 from autogemm.codegen.export.names import Names
 from autogemm.codegen.export.standalone import (
     BEGINNINGS,
@@ -15,6 +22,8 @@ from autogemm.codegen.export.standalone import (
 __all__ = [
     "BEGINNINGS",
     "LIBRARY_DTYPES",
+    "STACKED",
+    "Kind",
     "Library",
     "Names",
     "Part",

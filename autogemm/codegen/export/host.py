@@ -79,8 +79,10 @@ class Host:
                 expression = expression.substitute({other: written(self._family.derive[other])})
         return expression
 
-    def size_conditions(self, device: Device) -> list[str]:
-        """The family's constraints, as far as M, N and K decide them on that device."""
+    def size_conditions(self, device: Device, counted: str = "") -> list[str]:
+        """The family's constraints, as far as M, N and K decide them on that device, with the
+        number of products or groups where ``counted`` names it.
+        """
         constants = self._constants | device_values(device)
         texts = []
         for constraint in self._family.constraints:
@@ -90,7 +92,7 @@ class Host:
                     inner = written(self._family.derive[name])
                     expression = expression.substitute({name: inner})
             texts.append(expression.to_c(constants))
-        sizes = {"M", "N", "K", "ceil_div", "min", "max"}
+        sizes = {"M", "N", "K", counted, "ceil_div", "min", "max"}
         return [
             text for text in dict.fromkeys(texts) if _names(text) and set(_names(text)) <= sizes
         ]

@@ -6,6 +6,7 @@ from datetime import date
 from itertools import chain
 
 from autogemm.codegen.export.host import Host
+from autogemm.codegen.export.kinds import STACKED, Kind, context_of_kind
 from autogemm.codegen.export.rules import rule_text
 from autogemm.codegen.export.standalone import (
     WRITTEN_BY,
@@ -20,10 +21,13 @@ from autogemm.codegen.rendering import render
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.epilogue import PLAIN, Epilogue
+from autogemm.model.groups import MAX_GROUPS
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.rule import Rule, Size
+from autogemm.model.rule import Extents, Rule
 from autogemm.model.signature import (
+    COUNTS,
+    OFFSETS,
     ArgumentType,
     CNames,
     ProblemType,
@@ -37,18 +41,18 @@ from autogemm.support.version import __version__
 
 # Version of the functions in the header; its first number is raised when programs must be
 # recompiled.
-API_VERSION = "1.0.0"
-# The arguments of functions that queue a GEMM, behind the layout and before the stream.
-_EXPORTED = gemm_signature(workspace=True)
+API_VERSION = "1.1.0"
 # The same GEMM of column-major matrices as one of row-major ones: C^T = op(B)^T op(A)^T.
 _BY_COLUMNS = {
     **{"M": "N", "N": "M", "A": "B", "lda": "ldb", "B": "A", "ldb": "lda"},
+    **{"batch_rows_a": "batch_rows_b", "batch_rows_b": "batch_rows_a"},
 }
 # Where the self-test keeps values that are not members of its problem.
 _IN_TEST = {
     **{name: name for name in ("A", "B", "C", "workspace_bytes")},
     **{f"ld{name}": f"p.ld{name}()" for name in "abc"},
     "workspace": "workspace.data",
+    **dict.fromkeys((OFFSETS, COUNTS), "rows"),
 }
 _BY_COLUMNS_IN_TEST = {
     name: _IN_TEST.get(other, f"p.{other}") for name, other in _BY_COLUMNS.items()
@@ -56,9 +60,11 @@ _BY_COLUMNS_IN_TEST = {
 # The element types that C lacks, as the header calls them.
 _ELEMENT_TYPES = {Element.F16: "autogemm_f16", Element.BF16: "autogemm_bf16"}
 FILES = (
-    *("autogemm.h", "check.h", "selftest.cu"),
+    *("autogemm.h", "check.h", "exact.h", "selftest.cu"),
     *("CMakeLists.txt", "autogemm-config.cmake.in", "autogemm.pc.in"),
 )
+# Functions for batches and groups of dtypes that were tuned for none of them.
+FALLBACKS = "fallbacks.cu"
 TORCH_FILES = ("autogemm_torch.cpp", "autogemm_torch.py")
 # The self-test's reference is slow: tuned sizes are cut down to these extents.
 MOST_TESTED = (384, 384, 1024)
@@ -88,6 +94,7 @@ class Part:
 
     ``configs`` are numbered as in the rule; ``by_merit`` their positions, the one that loses least
     over all tuned sizes first; ``best_at`` the fastest of them at each tuned size, in ``layout``.
+    ``tuned`` has M, N and K, and for a batch or groups their number.
     ``findings`` are lines for the head: where times come from, what the rule loses.
     """
 
@@ -96,33 +103,47 @@ class Part:
     configs: tuple[Config, ...]
     variants: tuple[Variant, ...]
     by_merit: tuple[int, ...]
-    tuned: tuple[Size, ...]
+    tuned: tuple[Extents, ...]
     best_at: tuple[int | None, ...]
     findings: tuple[str, ...]
     layout: Layout = Layout.NN
     epilogue: Epilogue = PLAIN
+    kind: Kind = Kind.ONE
+
+    @property
+    def label(self) -> str:
+        """The dtype, and the kind of problem or the epilogue where there is one."""
+        more = self.kind.plural or ("" if self.epilogue.is_plain else str(self.epilogue))
+        return f"{self.dtype}, {more}" if more else str(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
     """The content of a library. A dtype without a part has the fallback alone.
 
-    ``fused`` has parts for each epilogue, each in its canonical text for the part's dtype.
+    ``fused`` has parts for each epilogue, each in its canonical text for the part's dtype;
+    ``stacked`` those for batches and for groups.
     """
 
     device: Device
     parts: tuple[Part, ...]
     fused: tuple[tuple[Part, ...], ...] = ()
+    stacked: tuple[Part, ...] = ()
 
     @property
     def all_parts(self) -> tuple[Part, ...]:
-        """The parts without an epilogue, then those of each."""
-        return tuple(chain(self.parts, *self.fused))
+        """The parts of one plain product, of batches and groups, and of each epilogue."""
+        return tuple(chain(self.parts, self.stacked, *self.fused))
 
 
 def source_name(dtype: DType) -> str:
     """The file with the kernels of a dtype."""
     return f"gemm_{_identifier(dtype)}.cu"
+
+
+def stacked_name(dtype: DType, kind: Kind) -> str:
+    """The file with the kernels of a dtype for batches, or for groups."""
+    return f"{kind.word}_{_identifier(dtype)}.cu"
 
 
 def fused_suffix(number: int) -> str:
@@ -157,6 +178,14 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
     sources = {
         dtype: _source_context(dtype, parts.get(dtype), library.device) for dtype in LIBRARY_DTYPES
     }
+    stacked = _stacked_contexts(library)
+    tuned = {(part.kind, part.dtype) for part in library.stacked}
+    stacked_files = {
+        stacked_name(dtype, kind): context
+        for (kind, dtype), context in stacked.items()
+        if (kind, dtype) in tuned
+    }
+    untuned = [context for key, context in stacked.items() if key not in tuned]
     fused = [
         _epilogue_context(number, parts, library.device)
         for number, parts in enumerate(library.fused)
@@ -166,19 +195,28 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
         for number, (parts, one) in enumerate(zip(library.fused, fused, strict=True))
         for part, context in zip(parts, one.dtypes, strict=True)
     }
-    contexts = (*sources.values(), *fused_files.values())
+    contexts = (*sources.values(), *stacked_files.values(), *fused_files.values())
     suffixes = [str(one["arch_suffix"]) for each in contexts for one in _variants(each)]
     shared = {
         "first_line": first_line,
         "first_text": first_line.removeprefix("// "),
         "provenance": "\n".join(_provenance(library, first_line)),
         "api_version": API_VERSION,
+        "most_groups": MAX_GROUPS,
         "arch": library.device.arch,
         "suffix": max(suffixes, default=""),
         "dtypes": list(sources.values()),
-        "sources": [*map(source_name, LIBRARY_DTYPES), *fused_files],
+        **{f"{kind.word}_dtypes": _of_kind(stacked, kind) for kind in STACKED},
+        "sources": [
+            *map(source_name, LIBRARY_DTYPES),
+            *([FALLBACKS] if untuned else []),
+            *(*stacked_files, *fused_files),
+        ],
         "headers": ["autogemm.h", *(["autogemm_fused.h"] if fused else [])],
-        "tests": ["selftest", *(f"selftest{one.suffix}" for one in fused)],
+        "tests": [
+            *("selftest", *(f"selftest{kind.suffix}" for kind in STACKED)),
+            *(f"selftest{one.suffix}" for one in fused),
+        ],
         "epilogues": fused,
         "benchmarks": [benchmark_name(dtype).removesuffix(".cu") for dtype in parts],
         "sizes": _tested_sizes(library),
@@ -189,8 +227,11 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
     for part in library.parts:
         own = shared | sources[part.dtype] | _benchmark_context(part)
         files[benchmark_name(part.dtype)] = ("library/benchmark.cu.jinja", own)
-    for name, context in fused_files.items():
+    for name, context in chain(stacked_files.items(), fused_files.items()):
         files[name] = ("library/gemm.cu.jinja", shared | context)
+    for kind in STACKED:
+        own = shared | context_of_kind(kind) | {"dtypes": _of_kind(stacked, kind)}
+        files[f"selftest{kind.suffix}.cu"] = ("library/selftest_stacked.cu.jinja", own)
     for one in fused:
         files["autogemm_fused.h"] = ("library/autogemm_fused.h.jinja", shared)
         own = shared | {"fused_dtypes": one.dtypes}
@@ -198,10 +239,14 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
     for name in TORCH_FILES if torch else ():
         files[name] = (f"library/{name}.jinja", shared)
     templates = environment()
-    return {
+    texts = {
         name: templates.get_template(template).render(context)
         for name, (template, context) in files.items()
     }
+    if untuned:
+        source = templates.get_template("library/gemm.cu.jinja")
+        texts[FALLBACKS] = "\n".join(source.render(shared | one) for one in untuned)
+    return texts
 
 
 def _require_plain_arguments(library: Library) -> None:
@@ -219,9 +264,8 @@ def _provenance(library: Library, first_line: str) -> Iterator[str]:
     yield from (first_line, "//", *comment("", f"GEMM for {device.name} ({device.sm})."))
     for part in library.all_parts:
         yield "//"
-        fused = "" if part.epilogue.is_plain else f", {part.epilogue}"
         for finding in part.findings:
-            yield from comment(f"{part.dtype}{fused}: ", finding)
+            yield from comment(f"{part.label}: ", finding)
 
 
 def _tested_sizes(library: Library) -> list[tuple[int, ...]]:
@@ -251,35 +295,56 @@ def _epilogue_context(number: int, parts: Sequence[Part], device: Device) -> _Ep
     )
 
 
+def _stacked_contexts(library: Library) -> dict[tuple[Kind, DType], dict[str, object]]:
+    """The contexts of all functions for batches and groups, tuned or not."""
+    parts = {(part.kind, part.dtype): part for part in library.stacked}
+    return {
+        (kind, dtype): _source_context(
+            *(dtype, parts.get((kind, dtype)), library.device, kind.suffix), kind=kind
+        )
+        for kind in STACKED
+        for dtype in LIBRARY_DTYPES
+    }
+
+
+def _of_kind(
+    contexts: dict[tuple[Kind, DType], dict[str, object]], kind: Kind
+) -> list[dict[str, object]]:
+    return [context for (one, _), context in contexts.items() if one is kind]
+
+
 def _source_context(
-    dtype: DType, part: Part | None, device: Device, suffix: str = ""
+    dtype: DType,
+    part: Part | None,
+    device: Device,
+    suffix: str = "",
+    *,
+    kind: Kind = Kind.ONE,
 ) -> dict[str, object]:
     """The values from which the source of a dtype is rendered, and those needed to call its
     functions."""
     names = _library_names(dtype)
+    signature = kind.signature
     epilogue = PLAIN if part is None else part.epilogue
     identifier = _identifier(dtype) + suffix
     variants = (
         [] if part is None else [_variant(identifier, *one) for one in enumerate(part.variants)]
     )
-    by_columns = _EXPORTED.in_call(_BY_COLUMNS)
     return {
-        **_context_of_call(_EXPORTED, names),
+        **_context_of_call(signature, names),
+        **context_of_kind(kind),
         "dtype": dtype.label,
         "dtype_c": dtype.c.label,
         "identifier": identifier,
         "function": _function(dtype) + suffix,
         "fused": None,
-        "extra_arguments": "",
+        "has_columns": epilogue.is_plain and not kind.is_grouped,
         "type_ab": names[ProblemType.AB],
         "type_c": names[ProblemType.C],
-        "arguments_by_columns": by_columns,
-        "test_call": _EXPORTED.in_call(_IN_TEST, "p."),
-        "test_call_by_columns": _EXPORTED.in_call(_IN_TEST | _BY_COLUMNS_IN_TEST, "p."),
+        "arguments_by_columns": signature.in_call(_BY_COLUMNS),
+        "test_call": signature.in_call(_IN_TEST, "p."),
+        "test_call_by_columns": signature.in_call(_IN_TEST | _BY_COLUMNS_IN_TEST, "p."),
         "alignment": ALIGNMENT_BYTES,
-        "batched": False,
-        **dict.fromkeys(("grouped", "masked", "divides_k"), False),
-        "stacked": False,
         "variants": variants,
         "has_tensor_maps": any(one["tensor_maps"] for one in variants),
         "renames_shared": any(one["has_shared_arrays"] for one in variants),
@@ -288,7 +353,7 @@ def _source_context(
         "conditions": [] if part is None else _conditions(part, device),
         "tuned": [] if part is None else _tuned(part),
         "rule_title": "" if part is None else f"The config for a size: {part.rule}.",
-        "rule": "" if part is None else rule_text(part.rule, part.configs),
+        "rule": "" if part is None else rule_text(part.rule, part.configs, kind.counted),
         **({} if epilogue.is_plain else _fused_context(dtype, epilogue)),
     }
 
@@ -368,7 +433,10 @@ def _conditions(part: Part, device: Device) -> list[tuple[int, list[str]]]:
     for variant in part.variants:
         first.setdefault(variant.config_number, variant)
     found = [
-        (number, Host(one.family, one.config, one.problem).size_conditions(device))
+        (
+            number,
+            Host(one.family, one.config, one.problem).size_conditions(device, part.kind.counted),
+        )
         for number, one in first.items()
     ]
     return [(number, [f"({text})" for text in texts]) for number, texts in found if texts]

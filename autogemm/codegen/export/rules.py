@@ -4,12 +4,15 @@ import math
 from collections.abc import Sequence
 
 from autogemm.model.config import Config
-from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Size, Split, TimeModel, Tree
+from autogemm.model.rule import Extents, Leaf, Modelled, Nearest, Rule, Split, TimeModel, Tree
 from autogemm.support.templating import environment
 
 
-def rule_text(rule: Rule, configs: Sequence[Config]) -> str:
-    """The body of a C++ function of M, N and K that returns the config's number."""
+def rule_text(rule: Rule, configs: Sequence[Config], counted: str = "") -> str:
+    """The body of a C++ function of M, N and K that returns the config's number.
+
+    ``counted`` names the number of products or groups, which the nearest size reads as well.
+    """
     context: dict[str, object]
     match rule:
         case Nearest(sizes, of_size):
@@ -21,10 +24,10 @@ def rule_text(rule: Rule, configs: Sequence[Config]) -> str:
             context = {"kind": "models", "models": rows}
         case Tree(root):
             context = {"kind": "tree", "root": _node(root, configs)}
-    return environment().get_template("library/rule.cu.jinja").render(context)
+    return environment().get_template("library/rule.cu.jinja").render(context, counted=counted)
 
 
-def _point(size: Size, number: int) -> dict[str, object]:
+def _point(size: Extents, number: int) -> dict[str, object]:
     logs = ", ".join(f"{math.log2(extent):.9g}" for extent in size)
     return {"logs": logs, "kernel": number, "label": "x".join(map(str, size))}
 
