@@ -13,9 +13,9 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,130 +28,222 @@ import autogemm
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.finals import paired_ratio
+from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
 
 # bf16 has 8 bits; sums in FP32 are rounded once.
 TOLERANCE = 2.0**-7
+DEVICE = "cuda"
+OURS = "autogemm"
+Calls = dict[str, Callable[[], Any]]
 
 
-def operands(problem: Problem) -> tuple[Any, Any, Any]:
-    """x, w as [groups, N, K], and offsets; reals from a fixed seed."""
+@dataclass(frozen=True)
+class Race:
+    """A race of our products with those of a library that multiplies PyTorch's tensors.
+
+    ``name`` is that of the files, without the GPU. ``other`` is the library's name in rows and
+    tables, ``baseline`` its call and version. ``calls_of`` makes both calls for a problem and the
+    error of a result, relative to the largest element.
+    """
+
+    name: str
+    command: str
+    other: str
+    baseline: str
+    calls_of: Callable[[Problem], tuple[Calls, Callable[[str, Any], float]]]
+
+    def go(self, problems: Mapping[str, Problem], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Tune and race each shape, write the results after each, and print and return them."""
+        import torch
+
+        if not torch.cuda.is_available():
+            raise click.ClickException("PyTorch sees no GPU: run this on a machine with one")
+        out, gpu = options["out"], torch.cuda.get_device_name()
+        out.mkdir(parents=True, exist_ok=True)
+        command = ["OUT" if one == str(out) else one for one in sys.argv[1:]]
+        results: dict[str, Any] = {
+            "gpu": gpu,
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "commit": options["commit"],
+            "torch": torch.__version__,
+            "baseline": self.baseline,
+            "command": " ".join([self.command, *command]),
+            "rows": [],
+            "failed": {},
+        }
+        path = out / f"{self.name}_{gpu_label(gpu)}.json"
+        with tempfile.TemporaryDirectory() as place:
+            os.environ["AUTOGEMM_DB"] = f"{place}/race.db"
+            for shape, problem in problems.items():
+                try:
+                    cublas = tuned(problem, options["budget"])
+                    autogemm.forget()
+                    row = self.row(problem, options["rounds"])
+                    results["rows"].append({"shape": shape, **row, **cublas})
+                except (AutogemmError, RuntimeError) as error:
+                    results["failed"][shape] = one_line(str(error))
+                torch.cuda.empty_cache()
+                path.write_text(json.dumps(results, indent=1) + "\n")
+                path.with_suffix(".txt").write_text(self.table(results))
+        click.echo(self.table(results))
+        return results
+
+    def row(self, problem: Problem, rounds: int) -> dict[str, Any]:
+        """Both times, and the ratio of the other's to ours. Raises AutogemmError for a result that
+        is wrong.
+        """
+        calls, error_of = self.calls_of(problem)
+        errors = {name: error_of(name, call()) for name, call in calls.items()}
+        # NaN is not above a limit, but wrong.
+        if wrong := [name for name, error in errors.items() if not error <= TOLERANCE]:
+            raise AutogemmError(f"{problem.label}: {', '.join(wrong)} wrong: {errors}")
+        samples = interleaved(calls, rounds)
+        found = paired_ratio(samples[self.other], samples[OURS], seed=1)
+        times = {name: statistics.median(one) for name, one in samples.items()}
+        return {
+            "layout": problem.layout.value,
+            "dtype": problem.dtype.label,
+            "baseline": self.baseline,
+            "ratio": found.ratio,
+            "ratio_low": found.low,
+            "ratio_high": found.high,
+            "ratio_of_medians": times[self.other] / times[OURS],
+            "time_us": times[OURS],
+            f"{self.other}_us": times[self.other],
+            "tflops": problem.tflops(times[OURS]),
+            f"{self.other}_tflops": problem.tflops(times[self.other]),
+            "error": errors[OURS],
+            f"{self.other}_error": errors[self.other],
+            "samples_us": samples,
+        }
+
+    def table(self, results: Mapping[str, Any]) -> str:
+        """A line for each shape, and the means."""
+        rows, other = results["rows"], self.other
+        kinds = dict.fromkeys(f"{row['dtype']}, layout {row['layout']}" for row in rows)
+        lines = [
+            f"{results['gpu']}, {results['date']}, commit {results['commit']}, {'; '.join(kinds)}",
+            f"torch {results['torch']}: {self.baseline}; command: {results['command']}",
+            f"ratio: {other}'s time over ours, median of paired ratios of interleaved rounds;",
+            "cuBLAS: the ratio to its fastest call in the finals of the search",
+            "",
+            f"{'shape':>42} {'ratio':>6} {'95 %':^14} {'medians':>7} {'us':>9} {'TFLOP/s':>7} "
+            f"{other + ' us':>11} {'TFLOP/s':>7} {'cuBLAS':>6}",
+        ]
+        for row in rows:
+            lines.append(
+                f"{row['shape']:>42} {row['ratio']:6.3f} {row['ratio_low']:6.3f}.."
+                f"{row['ratio_high']:.3f}  {row['ratio_of_medians']:6.3f} {row['time_us']:9.2f} "
+                f"{row['tflops']:7.1f} {row[f'{other}_us']:11.2f} {row[f'{other}_tflops']:7.1f} "
+                f"{row['cublas_ratio']:6.3f}"
+            )
+        if rows:
+            fastest = [min(row["ratio"], row["cublas_ratio"]) for row in rows]
+            lines += [
+                *("", f"geometric mean of {mean_of([row['ratio'] for row in rows])}"),
+                f"to the faster of {other} and cuBLAS: {mean_of(fastest)}",
+            ]
+        lines += [f"failed: {shape}: {why}" for shape, why in results["failed"].items()]
+        return "\n".join([*lines, ""])
+
+
+def mean_of(ratios: Sequence[float]) -> str:
+    """Return how many ratios there are, and their geometric mean."""
+    mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+    return f"{len(ratios)} ratios: {mean:.3f}"
+
+
+def tuned(problem: Problem, budget_s: float) -> dict[str, Any]:
+    """Tune a problem for `autogemm.gemm`: the winner's ratio to cuBLAS in the finals. Raises
+    AutogemmError where no candidate ran correctly, or cuBLAS has no such product.
+    """
+    options: dict[str, Any] = {"budget_s": budget_s, "trials": 60, "rounds": 8}
+    result = autogemm.tune(problem, certify=False, progress=False, require_gpu=True, **options)
+    if result.finals is None:
+        raise AutogemmError("no candidate ran correctly")
+    finals = result.finals
+    return {"cublas_ratio": finals.winner.ratio, "cublas": finals.baseline.name}
+
+
+def operands(problem: Problem) -> tuple[Any, Any]:
+    """x as [M, K] and w as [groups, N, K]; reals from a fixed seed."""
     import torch
 
-    made = torch.Generator("cuda").manual_seed(1)
-    given = {"device": "cuda", "dtype": torch.bfloat16, "generator": made}
+    made = torch.Generator(DEVICE).manual_seed(1)
+    given: dict[str, Any] = {"device": DEVICE, "dtype": torch.bfloat16, "generator": made}
     x = torch.randn(problem.m, problem.k, **given)
-    w = torch.randn(problem.groups.count, problem.n, problem.k, **given)
-    offsets = torch.tensor(problem.groups.given(problem.m), device="cuda", dtype=torch.int32)
-    return x, w, offsets
+    return x, torch.randn(problem.groups.count, problem.n, problem.k, **given)
 
 
-def error_of(result: Any, x: Any, w: Any, offsets: Any) -> float:
-    """The largest error of an element, relative to the largest element of its group."""
-    worst = 0.0
-    for group, (first, end) in enumerate(pairwise(offsets.tolist())):
+def numbers_of(problem: Problem) -> Any:
+    """Offsets of the groups, or counts of masked ones, as kernels read them."""
+    import torch
+
+    return torch.tensor(problem.groups.given(problem.m), device=DEVICE, dtype=torch.int32)
+
+
+def unwritten(*shape: int) -> Any:
+    """A result of NaN: what a kernel leaves out is wrong."""
+    import torch
+
+    return torch.full(shape, math.nan, device=DEVICE, dtype=torch.bfloat16)
+
+
+def group_error(result: Any, x: Any, w: Any, ranges: Sequence[tuple[int, int]]) -> float:
+    """The largest error of an element, relative to the largest element of its group; NaN where one
+    is NaN. ``result`` and ``x`` have the rows of all groups, ``ranges`` those of each.
+    """
+    import torch
+
+    errors = [torch.zeros((), device=DEVICE, dtype=torch.float64)]
+    for group, (first, end) in enumerate(ranges):
         if first < end:
             expected = x[first:end].double() @ w[group].double().T
             error = (result[first:end].double() - expected).abs().max() / expected.abs().max()
-            worst = max(worst, float(error))
-    return worst
+            errors.append(error)
+    return float(torch.stack(errors).max())
 
 
-def race(problem: Problem, rounds: int) -> dict[str, Any]:
-    """A row: both times, and the ratio of torch's to ours."""
+def calls_of(problem: Problem) -> tuple[Calls, Callable[[str, Any], float]]:
+    """Our grouped product and PyTorch's."""
     import torch
 
-    x, w, offsets = operands(problem)
-    out = torch.empty(problem.m, problem.n, device="cuda", dtype=torch.bfloat16)
+    x, w = operands(problem)
+    offsets, out = numbers_of(problem), unwritten(problem.m, problem.n)
     columns, ends = w.transpose(1, 2), offsets[1:].contiguous()
-    calls: dict[str, Callable[[], Any]] = {
-        "autogemm": lambda: autogemm.grouped_gemm(x, columns, offsets, out),
+    ranges = problem.groups.ranges(problem.m)
+    calls: Calls = {
+        OURS: lambda: autogemm.grouped_gemm(x, columns, offsets, out),
         "torch": lambda: torch._grouped_mm(x, columns, offs=ends),
     }
-    errors = {name: error_of(call(), x, w, offsets) for name, call in calls.items()}
-    if wrong := [name for name, error in errors.items() if error > TOLERANCE]:
-        raise AutogemmError(f"{problem.label}: {', '.join(wrong)} wrong: {errors}")
-    samples = interleaved(calls, rounds)
-    found = paired_ratio(samples["torch"], samples["autogemm"], seed=1)
-    times = {name: statistics.median(one) for name, one in samples.items()}
-    return {
-        "ratio": found.ratio,
-        "ratio_low": found.low,
-        "ratio_high": found.high,
-        "ratio_of_medians": times["torch"] / times["autogemm"],
-        "time_us": times["autogemm"],
-        "torch_us": times["torch"],
-        "tflops": problem.tflops(times["autogemm"]),
-        "torch_tflops": problem.tflops(times["torch"]),
-        "error": errors["autogemm"],
-        "torch_error": errors["torch"],
-        "samples_us": samples,
-    }
+    return calls, lambda _, result: group_error(result, x, w, ranges)
 
 
-def table(results: dict[str, Any]) -> str:
-    """A line for each shape, and the mean."""
-    lines = [
-        f"{results['gpu']}, {results['date']}, commit {results['commit']}, bf16, layout nt",
-        f"torch {results['torch']}: torch._grouped_mm; command: {results['command']}",
-        "ratio: torch's time over ours, median of paired ratios of interleaved rounds",
-        "",
-        f"{'shape':>42} {'ratio':>6} {'95 %':^14} {'medians':>7} {'us':>9} {'TFLOP/s':>7} "
-        f"{'torch us':>9} {'TFLOP/s':>7}",
-    ]
-    for row in results["rows"]:
-        lines.append(
-            f"{row['shape']:>42} {row['ratio']:6.3f} {row['ratio_low']:6.3f}.."
-            f"{row['ratio_high']:.3f}  {row['ratio_of_medians']:6.3f} {row['time_us']:9.2f} "
-            f"{row['tflops']:7.1f} {row['torch_us']:9.2f} {row['torch_tflops']:7.1f}"
-        )
-    logs = [math.log(row["ratio"]) for row in results["rows"]]
-    if logs:
-        mean = math.exp(math.fsum(logs) / len(logs))
-        lines += ["", f"geometric mean of {len(logs)} ratios: {mean:.3f}"]
-    lines += [f"failed: {shape}: {why}" for shape, why in results["failed"].items()]
-    return "\n".join([*lines, ""])
+def race_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that races have in common."""
+    for option in (
+        click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path)),
+        click.option("--commit", default="", help="Which commit this is, for the record."),
+        click.option("--shapes", default="", help="By semicolons. Default: those of the suite."),
+        click.option("--rounds", default=20, help="Rounds of the race.", show_default=True),
+        click.option("--budget", default=3.0, help="Search time a shape in s.", show_default=True),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--budget", default=3.0, help="Search time a shape in s.", show_default=True)
-@click.option("--rounds", default=20, help="Rounds of the race.", show_default=True)
-@click.option("--shapes", default="", help="By semicolons. Default: those of the suite.")
-@click.option("--commit", default="", help="Which commit this is, for the record.")
-@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
-def main(budget: float, rounds: int, shapes: str, commit: str, out: Path) -> None:
+@race_options
+def main(shapes: str, **options: Any) -> None:
     """Ratios to PyTorch's grouped product."""
-    import torch
-
-    out.mkdir(parents=True, exist_ok=True)
-    name = torch.cuda.get_device_name()
-    command = ["OUT" if one == str(out) else one for one in sys.argv[1:]]
-    results: dict[str, Any] = {
-        "gpu": name,
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "commit": commit,
-        "torch": torch.__version__,
-        "command": " ".join(["benchmarks/grouped_race.py", *command]),
-        "rows": [],
-        "failed": {},
+    problems = {
+        shape: problem_of(shape, Layout.NT, DType.BF16)
+        for shape in (shapes.split(";") if shapes else GROUPED_SHAPES)
     }
-    path = out / f"grouped_race_{gpu_label(name)}.json"
-    with tempfile.TemporaryDirectory() as place:
-        os.environ["AUTOGEMM_DB"] = f"{place}/race.db"
-        for shape in shapes.split(";") if shapes else GROUPED_SHAPES:
-            problem = problem_of(shape, Layout.NT, DType.BF16)
-            try:
-                autogemm.tune(
-                    problem, budget_s=budget, trials=60, certify=False, progress=False, rounds=8
-                )
-                autogemm.forget()
-                results["rows"].append({"shape": shape, **race(problem, rounds)})
-            except (AutogemmError, RuntimeError) as error:
-                results["failed"][shape] = str(error)
-            torch.cuda.empty_cache()
-            path.write_text(json.dumps(results, indent=1) + "\n")
-            path.with_suffix(".txt").write_text(table(results))
-    click.echo(table(results))
+    command = "benchmarks/grouped_race.py"
+    race = Race("grouped_race", command, "torch", "torch._grouped_mm", calls_of)
+    sys.exit(1 if race.go(problems, options)["failed"] else 0)
 
 
 if __name__ == "__main__":

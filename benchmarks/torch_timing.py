@@ -1,6 +1,7 @@
 """Times of calls in PyTorch's process, in turn, as CUDA graphs of some milliseconds or as calls."""
 
 import random
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,7 +37,7 @@ def interleaved(
 
 def graph_of(call: Callable[[], Any]) -> tuple[Callable[[], Any], int]:
     """The replay of a CUDA graph of so many calls that it takes about `SAMPLE_US`, and their
-    number.
+    number. Raises RuntimeError for calls that launch on another stream: the graph would be empty.
     """
     import torch
 
@@ -53,7 +54,11 @@ def graph_of(call: Callable[[], Any]) -> tuple[Callable[[], Any], int]:
     torch.cuda.synchronize()
     launches = max(1, round(SAMPLE_US / max(1.0, min(microseconds(call) for _ in range(5)))))
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(launches):
-            call()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with torch.cuda.graph(graph):
+            for _ in range(launches):
+                call()
+    if empty := [one for one in caught if "Graph is empty" in str(one.message)]:
+        raise RuntimeError(str(empty[0].message))
     return graph.replay, launches
