@@ -105,7 +105,7 @@ def race(problem: Problem, rounds: int) -> dict[str, Any]:
         if name != PLAIN_PRODUCT:
             error = (call()[:CHECKED_ROWS].double() - exact).abs().max() / exact.abs().max()
             errors[name] = float(error)
-    if wrong := [name for name, error in errors.items() if error > TOLERANCE]:
+    if wrong := [name for name, error in errors.items() if not error <= TOLERANCE]:
         raise AutogemmError(f"{problem.label}: {', '.join(wrong)} wrong: {errors}")
     samples = interleaved(calls, rounds)
     times = {name: median(one) for name, one in samples.items()}

@@ -163,11 +163,12 @@ def training(model: Any, tokens: Any) -> Work:
 
 
 def error_of(found: Sequence[Any], exact: Sequence[Any]) -> float:
-    """The largest relative Frobenius error of a tensor."""
-    return max(
-        float((one.to(other.dtype) - other).norm() / other.norm())
+    """The largest relative Frobenius error of a tensor; NaN where one is."""
+    errors = [
+        (one.to(other.dtype) - other).norm() / other.norm()
         for one, other in zip(found, exact, strict=True)
-    )
+    ]
+    return float(torch.stack([error.double() for error in errors]).max())
 
 
 def sharing(model: Any) -> Any:

@@ -135,6 +135,13 @@ def test_a_wrong_product_is_found(
         raced(phase)
 
 
+def test_nan_is_the_largest_error() -> None:
+    exact = [torch.ones(2), torch.ones(2), torch.ones(2)]
+    found = [torch.ones(2), torch.tensor([1.0, torch.nan]), 2 * torch.ones(2)]
+    assert model_race.error_of(found[::2], exact[::2]) == pytest.approx(1.0)
+    assert model_race.error_of(found, exact) != model_race.error_of(found, exact)
+
+
 def test_outputs_that_differ_from_call_to_call_are_found(
     raced: Callable[[Phase], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
