@@ -206,7 +206,7 @@ SHIPPED: dict[str, tuple[str, dict[str, Value], Problem]] = {
 
 @pytest.mark.compile
 @needs_nvcc
-@pytest.mark.parametrize("name", one_in(3, SHIPPED))
+@pytest.mark.parametrize("name", one_in(6, SHIPPED))
 def test_the_command_in_the_file_builds_it_without_a_word(tmp_path: Path, name: str) -> None:
     family_name, wanted, problem = SHIPPED[name]
     family = load_family(family_name)
