@@ -118,7 +118,7 @@ def test_every_layer_runs_a_kernel_and_the_ratio_is_to_the_faster_mode(
     assert f"{phase.name:<20} tuned      1.200" in text
 
 
-@pytest.mark.parametrize("phase", [PREFILL, TRAIN, BLOCKS], ids=lambda one: one.name)
+@pytest.mark.parametrize("phase", [PREFILL, DECODE, TRAIN, BLOCKS], ids=lambda one: one.name)
 def test_a_wrong_product_is_found(
     raced: Callable[[Phase], dict[str, Any]], monkeypatch: pytest.MonkeyPatch, phase: Phase
 ) -> None:

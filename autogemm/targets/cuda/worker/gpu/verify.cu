@@ -460,7 +460,7 @@ extern "C" __global__ void check_result(const void* buffer, int type, int64 tota
         const double allowed = exact != nullptr ? 0.0 : bound[place];
         const double value = element(buffer, i, type);
         if (expected != expected && value != value) {
-            // Of a NaN in A or B.
+            // A NaN in A or B has to reach C.
             continue;
         }
         const bool is_right = is_beyond_type(value, expected, allowed, type);
