@@ -63,6 +63,13 @@ extern "C" int gemm_kernel(int M, int N, int K, float alpha, const unsigned char
     return 0;
 }
 """
+BF16 = """
+static unsigned short bf16(float value) {
+    unsigned bits;
+    memcpy(&bits, &value, 4);
+    return value == value ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : OF_NAN;
+}
+"""
 # A fixture.
 __all__ = ["target"]
 PROBLEM = Problem(
@@ -89,6 +96,21 @@ def test_a_right_kernel_passes_and_wrong_ones_do_not(target: CudaTarget) -> None
     assert verified("0x7e", "0x7e").status is Status.WRONG_RESULT, "NaN is 448"
     assert verified("0x7f", "0x7f").status is Status.WRONG_RESULT, "what is too large is NaN"
     assert verified("0x7f", "0x7e", "K - 1").status is Status.WRONG_RESULT, "a product less"
+
+
+def test_a_second_output_in_16_bits_keeps_nan(target: CudaTarget) -> None:
+    text = "aux[m, n] = (acc + bias[n]) * scale[m]; relu(aux); scale: f32"
+    problem = replace(PROBLEM, epilogue=Epilogue(text))
+    target.prepare(problem, replace(OPTIONS, compares=False))
+    kernel = BF16 + KERNEL.replace("*scale)", "*scale, unsigned short *aux)")
+    kernel = kernel.replace("num_arrays = 2", "num_arrays = 3")
+    kernel = kernel.replace("nearest(FORMULA)", "nearest(of_aux < 0 ? 0 : of_aux)")
+    write = f"const float of_aux = {FORMULA};\n            aux[m * N + n] = bf16(of_aux);"
+    kernel = kernel.replace("C[m * ldc + n] =", f"{write}\n            C[m * ldc + n] =")
+    kernel = kernel.replace("IF_NAN", "0x7f").replace("IF_LARGE", "0x7e")
+    for nan, status in (("0x7fff", Status.OK), ("0x8000", Status.WRONG_RESULT)):
+        outcome = measured(target, candidate(problem, kernel=kernel.replace("OF_NAN", nan)))
+        assert outcome.status is status, outcome.reason
 
 
 def test_the_baseline_makes_8_bits_of_16(target: CudaTarget) -> None:

@@ -214,6 +214,8 @@ def test_a_c_of_8_bit_floats_has_one_scale_and_a_bias_of_16_bits(library: Librar
     queue(replace(GEMM, bias=512, scale_c=1024))
     told = library.told("cublasLtMatmulDescSetAttribute")
     assert told[-2:] == [(2, 8, 512, 8), (2, 20, 1024, 8)]
+    ((*_, c, _, d, _, _, _, _, _),) = library.told("cublasLtMatmul")
+    assert (c, d) == (None, GEMM.c), "a C of 16 bits is not a D of 8"
 
 
 @pytest.mark.parametrize(

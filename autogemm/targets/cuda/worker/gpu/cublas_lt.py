@@ -102,6 +102,8 @@ class CublasLt:
             if gemm.scale_c:
                 plan.set_scale_of_c(gemm.scale_c)
             alpha, beta = scalars(gemm, plan.dtype)
+            # It refuses a D of 8-bit floats in the place of its C, which has 16 bits.
+            added = gemm.added or (0 if plan.dtype.c.saturates else gemm.c)
             self._call(
                 "cublasLtMatmul",
                 self._handle,
@@ -110,7 +112,7 @@ class CublasLt:
                 *(ctypes.c_void_p(gemm.b), a_layout),
                 *(ctypes.c_void_p(gemm.a), b_layout),
                 ctypes.byref(beta),
-                *(ctypes.c_void_p(gemm.added or gemm.c), c_layout),
+                *(ctypes.c_void_p(added), c_layout),
                 *(ctypes.c_void_p(gemm.c), d_layout),
                 ctypes.byref(found.algo),
                 ctypes.c_void_p(self._workspace.ptr),

@@ -60,10 +60,11 @@ __device__ float rounded_to_bits(float value, int dropped) {
 }
 
 // The nearest number of a type; without overflow where its exponent has fewer bits than a float's
-// (inputs stay small, and so do exact results).
+// (inputs stay small, and so do exact results). NaN stays NaN: rounded, one of many bits, which a GPU
+// makes, would be a number.
 __device__ float rounded(float value, int type) {
     const int dropped = 23 - fraction_bits(type);
-    if (dropped == 0) {
+    if (dropped == 0 || value != value) {
         return value;
     }
     const int least = 1 - bias_of(type);
@@ -108,7 +109,6 @@ __device__ unsigned bits_from_float(float value, int type) {
     const unsigned sign = __float_as_uint(value) >> 31 ? sign_bit : 0;
     const float size = fabsf(rounded(value, type));
     if (saturates(type)) {
-        // Rounded, NaN of many bits would be a number.
         const unsigned largest = has_infinity(type) ? infinity - 1 : sign_bit - 2;
         if (value != value || size > float_from_bits(largest, type)) {
             return sign | (value == value ? largest : sign_bit - 1);

@@ -128,7 +128,7 @@ def fused(fusion: Fusion, problem: Problem, gpu: Gpu) -> Step:
     def queue(call: Callable[[Gemm], None], gemm: Gemm, inputs: InputSet) -> None:
         arrays = inputs.extras
         bias = arrays[EPILOGUE_PREFIX + fusion.bias].address if fusion.bias else 0
-        added = gemm.c
+        added = 0
         if fusion.adds_input:
             added = arrays[EPILOGUE_PREFIX + fusion.added].address
         beta = 1.0 if fusion.added else 0.0
