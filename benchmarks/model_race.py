@@ -176,7 +176,7 @@ def sharing(model: Any) -> Any:
     return copy.deepcopy(model, {id(one): one for one in model.parameters()})
 
 
-def tune(work: Work, phase: Phase, folder: Path, budget: str) -> float:
+def tune(work: Work, phase: Phase, folder: Path, budget: str, *, certify: bool) -> float:
     """Tune what one call of the model multiplies; the seconds it took."""
     began = time.monotonic()
     shapes = folder / f"{phase.name}.jsonl"
@@ -187,6 +187,7 @@ def tune(work: Work, phase: Phase, folder: Path, budget: str) -> float:
     # Weights come from memory in decoding.
     command += ["--l2", "rotate"] if phase.kind == "decode" else []
     command += ["--allow-emulation"] if phase.emulation else []
+    command += [] if certify else ["--no-certify"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise AutogemmError(f"tune ended with {done.returncode}: {done.stderr[-300:]}")
@@ -289,6 +290,7 @@ def table(results: Mapping[str, Any]) -> str:
 @click.option("--budget", default="3s", help="Search time of each product.", show_default=True)
 @click.option("--rounds", default=20, help="Rounds of the race.", show_default=True)
 @click.option("--catalogue", is_flag=True, help="Tune nothing: use the winners that ship.")
+@click.option("--certify/--no-certify", default=True, help="Final checks of each winner.")
 @click.option("--limit", default=math.inf, help="Begin no phase after so many s.")
 @click.option("--commit", default="", help="The commit that is measured, for the record.")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
@@ -341,7 +343,9 @@ def measured(phase: Phase, options: Mapping[str, Any]) -> Row:
         os.environ["AUTOGEMM_DB"] = f"{place}/model.db"
         seconds, catalogue = None, options["catalogue"]
         if not catalogue:
-            seconds = tune(work_of(phase, sizes, "cuda"), phase, Path(place), options["budget"])
+            work, budget = work_of(phase, sizes, "cuda"), options["budget"]
+            seconds = tune(work, phase, Path(place), budget, certify=options["certify"])
+            del work
             torch.cuda.empty_cache()
         autogemm.forget()
         modes = options["modes"].split(",")
