@@ -255,7 +255,8 @@ def table(results: Mapping[str, Any]) -> str:
     """Return a line for each phase."""
     lines = [
         f"{results['gpu']}, {results['date']}, commit {results['commit']}, torch "
-        f"{results['torch']}; command: {results['command']}",
+        f"{results['torch']}",
+        *(f"command: {one}" for one in dict.fromkeys(row["command"] for row in results["rows"])),
         "ratio: time of the faster mode of torch.compile over ours, median of the paired ratios of",
         "interleaved rounds; error: relative Frobenius, ours and that mode's; layers: replaced by",
         "patch, of all",
@@ -326,7 +327,8 @@ def main(phases: str, out: Path, commit: str, limit: float, **options: Any) -> N
             break
         try:
             row = measured(phase, options)
-            results["rows"].append({**row, "kernels": kernels})
+            command = results["command"]
+            results["rows"].append({**row, "kernels": kernels, "command": command})
         except (AutogemmError, RuntimeError) as error:
             results["failed"][phase.name] = str(error)
         torch.compiler.reset()

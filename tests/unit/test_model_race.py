@@ -112,8 +112,8 @@ def test_every_layer_runs_a_kernel_and_the_ratio_is_to_the_faster_mode(
     assert row["baseline"] == "torch.compile other"
     assert row["ratio"] == pytest.approx(1.2)
     assert 0 < row["errors"]["torch.compile eager"] < 0.05
-    row = {**row, "kernels": "tuned"}
-    head = {"gpu": "H100", "date": "2026-11-24", "commit": "1", "torch": "2.13", "command": "c"}
+    row = {**row, "kernels": "tuned", "command": "c"}
+    head = {"gpu": "H100", "date": "2026-11-24", "commit": "1", "torch": "2.13"}
     text = model_race.table({**head, "rows": [row], "failed": {}})
     assert f"{phase.name:<20} tuned      1.200" in text
 
