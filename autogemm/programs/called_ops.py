@@ -101,6 +101,25 @@ def followed(
     return replace(problem, epilogue=Epilogue.parse(text))
 
 
+def gated_expression(activation: str) -> str:
+    """The epilogue of a product whose columns are those of the gate, then those that it gates."""
+    return f"{activation}(acc[n]) * acc[n + N]"
+
+
+def gated_problem(
+    gate: Problem | None, activated: Problem | None, up: Problem | None
+) -> Problem | None:
+    """Return the problem that makes ``activation(gate) * up`` of two products of the same A; None
+    if they are not of one kind, or have more of an epilogue than the activation.
+    """
+    if gate is None or activated is None or gate != up or gate.batch.count > 1:
+        return None
+    (activation,) = activated.epilogue.functions or ("",)
+    if not activation or activated.epilogue != Epilogue.parse(f"{activation}(acc)"):
+        return None
+    return replace(gate, epilogue=Epilogue.parse(gated_expression(activation)))
+
+
 def _is_bias(problem: Problem, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     result, other = args[:2]
     is_row = hasattr(other, "numel") and other.dim() > 0 and other.numel() == other.shape[-1]

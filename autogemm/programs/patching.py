@@ -14,6 +14,13 @@ from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.programs.calls import Calls, PatchedCall, Scope, calls_products, seen_forward
+from autogemm.programs.gated import (
+    ACTIVATIONS,
+    GatedLayer,
+    gated_layers,
+    separate_weights,
+    stacked_weights,
+)
 from autogemm.programs.results import Results, results_on
 from autogemm.runtime import gemm
 from autogemm.support.errors import UsageError
@@ -22,14 +29,6 @@ _DTYPES = {
     torch.float32: DType.F32,
     torch.float16: DType.F16,
     torch.bfloat16: DType.BF16,
-}
-# Modules that a kernel may apply behind a linear layer, in a Sequential.
-_ACTIVATIONS: dict[type, Callable[[Any], str]] = {
-    torch.nn.ReLU: lambda module: "relu",
-    torch.nn.SiLU: lambda module: "silu",
-    torch.nn.Sigmoid: lambda module: "sigmoid",
-    torch.nn.Tanh: lambda module: "tanh",
-    torch.nn.GELU: lambda module: "gelu_tanh" if module.approximate == "tanh" else "gelu",
 }
 _PATCHED = "_autogemm_patched"
 
@@ -104,6 +103,9 @@ def patch(
     activation, has a result on this GPU that is faster than its baseline, and PyTorch's kernel for
     all others. An activation that directly follows a layer in a ``torch.nn.Sequential`` belongs to
     that layer. If gradients are recorded, their products must be faster as well.
+    A module that computes ``act(gate(x)) * up(x)`` (SwiGLU, GeGLU), with or without a linear layer
+    behind, runs one kernel for both products where no gradient is recorded; its two weights then
+    share one block of memory until `unpatch`, so patch again after assigning others.
     ``gpu`` is any part of a GPU's name, by default the current one. Results are those in the
     database that `autogemm.gemm` reads, at the time of the call; with ``catalogue`` the shipped
     results count for problems that are not in the database.
@@ -126,10 +128,12 @@ def patch(
     gpu_name = gpu or torch.cuda.get_device_name()
     results = results_on(gpu_name, None, catalogue=catalogue, emulation=allow_emulation)
     activations = dict(_followed(model))
+    gated = dict(_patched_gates(model, results))
     layers = []
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear):
-            layers.append(_patched(name, module, activations.get(module, ""), results))
+            layer = _patched(name, module, activations.get(module, ""), results)
+            layers.append(_with_gate(layer, gated.get(name)))
     for module in model.modules():
         if type(module) is torch.nn.Sequential and any(one in activations for one in module):
             _replace_forward(module, _sequential_forward)
@@ -156,8 +160,11 @@ def _seen_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
 def unpatch(model: Any) -> None:
     """Undo `patch` for all layers of a model; a model that is not patched is not changed."""
     for module in model.modules():
-        if vars(module).pop(_PATCHED, None) is not None:
+        patched = vars(module).pop(_PATCHED, None)
+        if patched is not None:
             vars(module).pop("forward", None)
+        if isinstance(patched, _Gated):
+            separate_weights(*patched.layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +186,53 @@ class _Choice:
         return inner if self.has_bias else ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Gated:
+    """The rows for which both products of a gated layer are faster as one, and both weights."""
+
+    found: GatedLayer
+    layers: tuple[Any, Any]
+    stacked: Any
+    rows: frozenset[int]
+    emulation: bool
+
+
+def _patched_gates(model: Any, results: Results) -> Iterator[tuple[str, _Gated]]:
+    """Let gated layers run one kernel for two layers; yields each of the two by its name."""
+    for name, module, found in gated_layers(model):
+        layers = (getattr(module, found.gate), getattr(module, found.up))
+        if any(_why_left(one) for one in layers):
+            continue
+        columns, depth = layers[0].weight.shape
+        dtype, epilogue = _dtype_of(layers[0].weight), Epilogue.parse(found.epilogue)
+        problem = Problem(1, columns, depth, Layout.NT, dtype, epilogue=epilogue)
+        rows = _faster_rows(problem, results)
+        stacked = stacked_weights(*layers) if rows else None
+        if stacked is None:
+            continue
+        gated = _Gated(found, layers, stacked, rows, results.emulation)
+        setattr(module, _PATCHED, gated)
+        module.forward = MethodType(_gated_forward, module)
+        for one in (found.gate, found.up):
+            yield f"{name}.{one}".lstrip("."), gated
+
+
+def _with_gate(layer: PatchedLayer, gated: _Gated | None) -> PatchedLayer:
+    """What is replaced of a layer that belongs to a gated one."""
+    if gated is None:
+        return layer
+    rows = tuple(sorted({*layer.rows, *gated.rows}))
+    return replace(layer, epilogue=gated.found.epilogue, rows=rows, why="")
+
+
 def _followed(model: Any) -> Iterator[tuple[Any, str]]:
     """Linear layers of a Sequential that an activation follows, and its name in expressions."""
     for module in model.modules():
         if type(module) is torch.nn.Sequential:
             children = list(module)
             for linear, behind in itertools.pairwise(children):
-                if isinstance(linear, torch.nn.Linear) and type(behind) in _ACTIVATIONS:
-                    yield linear, _ACTIVATIONS[type(behind)](behind)
+                if isinstance(linear, torch.nn.Linear) and type(behind) in ACTIVATIONS:
+                    yield linear, ACTIVATIONS[type(behind)](behind)
 
 
 def _patched(name: str, linear: Any, activation: str, results: Results) -> PatchedLayer:
@@ -220,9 +266,7 @@ def _why_left(linear: Any) -> str:
 
 def _chosen(linear: Any, activation: str, results: Results) -> _Choice:
     columns, depth = linear.weight.shape
-    dtype = _DTYPES[linear.weight.dtype]
-    if dtype is DType.F32 and torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32":
-        dtype = DType.TF32
+    dtype = _dtype_of(linear.weight)
     no_rows = frozenset[int]()
     choice = _Choice(
         linear.weight.dtype,
@@ -231,11 +275,10 @@ def _chosen(linear: Any, activation: str, results: Results) -> _Choice:
         linear.bias is not None,
         results.emulation,
     )
-    rows = sorted({m for m, n, k in results.by_size if (n, k) == (columns, depth)})
 
     def faster(epilogue: str) -> frozenset[int]:
         problem = Problem(1, columns, depth, Layout.NT, dtype, epilogue=Epilogue.parse(epilogue))
-        return frozenset(m for m in rows if results.is_faster(replace(problem, m=m)))
+        return _faster_rows(problem, results)
 
     plain = faster(choice.epilogue(False))
     # Gradients: of the input grad W, of the weight x^T grad; an epilogue would be computed again.
@@ -247,6 +290,19 @@ def _chosen(linear: Any, activation: str, results: Results) -> _Choice:
     )
     activated = faster(choice.epilogue(True)) if activation else no_rows
     return replace(choice, plain=plain, activated=activated, trained=trained)
+
+
+def _dtype_of(weight: Any) -> DType:
+    dtype = _DTYPES[weight.dtype]
+    if dtype is DType.F32 and torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32":
+        return DType.TF32
+    return dtype
+
+
+def _faster_rows(problem: Problem, results: Results) -> frozenset[int]:
+    """The numbers of rows of a problem for which a result shows a faster kernel."""
+    rows = {m for m, n, k in results.by_size if (n, k) == (problem.n, problem.k)}
+    return frozenset(m for m in rows if results.is_faster(replace(problem, m=m)))
 
 
 def _replace_forward(module: Any, forward: Callable[..., Any]) -> None:
@@ -272,12 +328,39 @@ def _sequential_forward(self: Any, x: Any) -> Any:
     return x
 
 
+def _gated_forward(self: Any, x: Any) -> Any:
+    gated = getattr(self, _PATCHED)
+    result = _by_one_kernel(gated, x)
+    if result is None:
+        return type(self).forward(self, x)
+    return getattr(self, gated.found.down)(result) if gated.found.down else result
+
+
+def _by_one_kernel(gated: _Gated, x: Any) -> Any:
+    """What the gate leaves of both products; None where one kernel is not known to be faster."""
+    stacked, weights = gated.stacked, [one.weight for one in gated.layers]
+    columns, depth = weights[0].shape
+    if x.dtype is not stacked.dtype or x.device != stacked.device or not _is_plain(x):
+        return None
+    # A compiler cannot ask where memory lies.
+    moved = not torch.compiler.is_compiling() and stacked.data_ptr() != weights[0].data_ptr()
+    is_trained = torch.is_grad_enabled() and any(one.requires_grad for one in (x, *weights))
+    rows = x.numel() // depth
+    if moved or is_trained or rows not in gated.rows:
+        return None
+    flat = x.reshape(rows, depth)
+    result = gemm(flat, stacked.T, epilogue=gated.found.epilogue, allow_emulation=gated.emulation)
+    return result.reshape(*x.shape[:-1], columns)
+
+
+def _is_plain(x: Any) -> bool:
+    return x.is_contiguous() and not torch.is_autocast_enabled(x.device.type)
+
+
 def _by_kernel(linear: Any, x: Any, *, activated: bool) -> Any:
     """The layer's product by a kernel; None where none is known to be faster."""
     choice = getattr(linear, _PATCHED, None)
-    if not isinstance(choice, _Choice) or x.dtype is not choice.dtype or not x.is_contiguous():
-        return None
-    if torch.is_autocast_enabled(x.device.type):
+    if not isinstance(choice, _Choice) or x.dtype is not choice.dtype or not _is_plain(x):
         return None
     rows = x.numel() // linear.in_features
     if rows not in (choice.activated if activated else choice.plain):

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from autogemm.model.called import CalledGemm, Recorded, called_text, merged
 from autogemm.model.problem import Problem
-from autogemm.programs.called_ops import COMPOSITE, PRODUCTS, followed, problem_of
+from autogemm.programs.called_ops import COMPOSITE, PRODUCTS, followed, gated_problem, problem_of
 from autogemm.support.files import write_atomically
 
 # Results that are watched for what follows, and calls whose events are read at once.
@@ -37,9 +37,13 @@ def record(path: str | Path) -> Iterator[None]:
         write_atomically(Path(path), called_text(recorder.recorded()).encode())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Seen:
-    """One call. ``fused`` is the problem with the operator that read the result first."""
+    """One call. ``fused`` is the problem with the operator that read the result first.
+
+    ``a`` is where A begins. Of two calls whose results are multiplied, one behind an activation,
+    each is the other's ``partner``; the former has the problem of both.
+    """
 
     problem: Problem | None
     label: str
@@ -47,10 +51,28 @@ class _Seen:
     ops: str
     clock: tuple[Any, Any]
     numel: int
+    a: int
     fused: Problem | None = None
     fused_ops: str = ""
     fused_clock: tuple[Any, Any] | None = None
     num_readers: int = 0
+    num_readers_of_fused: int = 0
+    partner: "_Seen | None" = None
+    gated: Problem | None = None
+    gated_clock: tuple[Any, Any] | None = None
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether nothing but the operator behind has read the result."""
+        return self.fused is not None and self.num_readers == 1
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether nothing has read two results but what makes one of both."""
+        if self.partner is None:
+            return False
+        gate, up = (self, self.partner) if self.gated is not None else (self.partner, self)
+        return gate.is_fused and gate.num_readers_of_fused == up.num_readers == 1
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch's types are not looked at
@@ -61,6 +83,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch's types are no
         self._begin = time.perf_counter()
         # By the address of the result's storage: a weak reference keeps it from being used again.
         self._open: dict[int, tuple[Any, _Seen]] = {}
+        # The same of what an operator made of a product.
+        self._fused: dict[int, tuple[Any, _Seen]] = {}
         self._done: list[_Seen] = []
         self._gemms: tuple[CalledGemm, ...] = ()
         self._on_cuda = False
@@ -82,8 +106,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch's types are no
         if not readers:
             return func(*args, **kwargs)
         result, clock = self._timed(func, args, kwargs)
+        if name == "aten::mul":
+            self._gate(args, clock)
         for seen, is_whole in readers:
-            self._follow(seen, name, args, kwargs, clock, is_whole)
+            if self._follow(seen, name, args, kwargs, clock, is_whole):
+                self._watch(self._fused, result, seen)
         return result
 
     def recorded(self) -> Recorded:
@@ -102,11 +129,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch's types are no
         result, clock = self._timed(func, args, kwargs)
         if isinstance(result, torch._subclasses.FakeTensor):
             return result
-        ops = name.replace("::", ".")
-        storage = StorageWeakRef(result.untyped_storage())
-        self._open[storage.cdata] = (storage, _Seen(*found, ops, clock, result.numel()))
+        ops, a = name.replace("::", "."), args[PRODUCTS[name][1]].data_ptr()
+        self._watch(self._open, result, _Seen(*found, ops, clock, result.numel(), a))
         self._close(MAX_OPEN)
         return result
+
+    def _watch(self, results: dict[int, tuple[Any, _Seen]], result: Any, seen: _Seen) -> None:
+        storage = StorageWeakRef(result.untyped_storage())
+        results[storage.cdata] = (storage, seen)
 
     def _timed(self, func: Any, args: Sequence[Any], kwargs: Any) -> tuple[Any, tuple[Any, Any]]:
         first = next(one for one in _tensors((args, kwargs)))
@@ -127,7 +157,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch's types are no
         for place, tensor in enumerate(_tensors((args, kwargs))):
             if type(tensor) is not torch.Tensor or tensor.device.type == "meta":
                 continue
-            _, seen = self._open.get(tensor.untyped_storage()._cdata, (None, None))
+            storage = tensor.untyped_storage()._cdata
+            if storage in self._fused:
+                self._fused[storage][1].num_readers_of_fused += 1
+            _, seen = self._open.get(storage, (None, None))
             if seen is not None:
                 seen.num_readers += 1
                 found.append((seen, place == 0 and tensor.numel() == seen.numel))
@@ -141,16 +174,33 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch's types are no
         kwargs: Any,
         clock: tuple[Any, Any],
         is_whole: bool,
-    ) -> None:
+    ) -> bool:
         if seen.problem is None or seen.num_readers > 1 or not is_whole:
-            return
+            return False
         fused = followed(seen.problem, name, args, kwargs)
         if fused is not None:
             ops = f"{seen.ops} {name.replace('::', '.')}"
             seen.fused, seen.fused_ops, seen.fused_clock = fused, ops, clock
+        return fused is not None
+
+    def _gate(self, args: Sequence[Any], clock: tuple[Any, Any]) -> None:
+        """See whether a product behind an activation is multiplied by another of the same A."""
+        storages = [one.untyped_storage()._cdata for one in _tensors(list(args))]
+        for one, other in itertools.permutations(storages):
+            _, gate = self._fused.get(one, (None, None))
+            _, up = self._open.get(other, (None, None))
+            if gate is None or up is None or gate is up or gate.a != up.a:
+                continue
+            if any(tensor.numel() != gate.numel for tensor in _tensors(list(args))):
+                continue
+            gate.gated = gated_problem(gate.problem, gate.fused, up.problem)
+            if gate.gated is not None:
+                gate.partner, up.partner, gate.gated_clock = up, gate, clock
 
     def _close(self, most: int) -> None:
         """Give up watching all but the newest."""
+        for cdata in list(itertools.islice(self._fused, max(0, len(self._fused) - most))):
+            del self._fused[cdata]
         if len(self._open) > most:
             for cdata in list(itertools.islice(self._open, len(self._open) - most)):
                 self._done.append(self._open.pop(cdata)[1])
@@ -167,13 +217,21 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch's types are no
 
 
 def _lines(seen: _Seen) -> Iterator[tuple[Any, ...]]:
-    """The call as a line; with what followed, if nothing else read the product."""
+    """The call as a line; with what followed, if nothing else read the product. Of two calls that
+    are a gated one, the former has the line.
+    """
     time_us = _elapsed_us(seen.clock)
-    if seen.fused is not None and seen.fused_clock is not None and seen.num_readers == 1:
+    problem, ops, batch = seen.problem, seen.ops, seen.batch
+    if seen.is_fused and seen.fused is not None and seen.fused_clock is not None:
+        problem, ops = seen.fused, seen.fused_ops
         time_us += _elapsed_us(seen.fused_clock)
-        yield seen.fused, seen.fused.label, seen.batch, seen.fused_ops, 1, time_us
-    else:
-        yield seen.problem, seen.label, seen.batch, seen.ops, 1, time_us
+    if seen.is_gated and seen.partner is not None:
+        if seen.gated is None or seen.gated_clock is None:
+            return
+        problem, ops = seen.gated, f"{ops} {seen.partner.ops} aten.mul"
+        time_us += _elapsed_us(seen.partner.clock) + _elapsed_us(seen.gated_clock)
+    label = seen.label if problem is None else problem.label
+    yield problem, label, batch, ops, 1, time_us
 
 
 def _elapsed_us(clock: tuple[Any, Any]) -> float:

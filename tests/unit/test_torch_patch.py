@@ -4,7 +4,7 @@ The database has rows of an H100; torch multiplies in place of the kernels (torc
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from autogemm.support.errors import UsageError  # noqa: E402
 __all__ = ["driver", "products"]
 
 GELU, BIAS = "gelu(acc + bias[n])", "acc + bias[n]"
+SWIGLU = "silu(acc[n]) * acc[n + N]"
 
 
 def problem(m: int, n: int, k: int, epilogue: str = "", layout: str = "nt") -> Problem:
@@ -47,6 +48,9 @@ RESULTS = (
     (problem(7, 8, 16, layout="nn"), 2.0),
     (problem(16, 8, 7, layout="tn"), 2.0),
     (problem(8, 16, 7, layout="tn"), 2.0),
+    (problem(5, 24, 8, SWIGLU), 1.1),
+    (problem(7, 24, 8, SWIGLU), 0.9),
+    (problem(7, 24, 8), 2.0),
 )
 
 
@@ -163,6 +167,128 @@ def test_a_winner_of_emulation_counts_where_that_is_allowed(
     assert replaced_rows(allow_emulation=True) == (5, 6, 7)
     (made,) = products.made
     assert (made.problem, made.products) == ("5x16x8 nt f32 x1", Products.EMULATED)
+
+
+class Gated(torch.nn.Module):  # type: ignore[misc]
+    """As Llama's feed-forward layer, with another name for each part of it."""
+
+    def __init__(self, bias: bool = False) -> None:
+        super().__init__()
+        self.w1 = torch.nn.Linear(8, 24, bias=bias)
+        self.w2 = torch.nn.Linear(24, 8, bias=False)
+        self.w3 = torch.nn.Linear(8, 24, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        return self.w2(self.w3(x) * torch.nn.functional.silu(self.w1(x)))
+
+
+def test_both_products_of_a_gated_layer_are_one(database: Path, products: StandIn) -> None:
+    model = torch.nn.Sequential(Gated(), torch.nn.ReLU())
+    keys, before = list(model.state_dict()), outputs(model, (5, 7, 3))
+    parameters = list(model.parameters())
+    summary = autogemm.patch(model, gpu="h100")
+    assert {one.name: (one.epilogue, one.rows) for one in summary.layers} == {
+        "0.w1": (SWIGLU, (5, 7)),
+        "0.w2": ("", ()),
+        "0.w3": (SWIGLU, (5, 7)),
+    }
+    with torch.no_grad():
+        for found, expected in zip(outputs(model, (5, 7, 3)), before, strict=True):
+            torch.testing.assert_close(found, expected)
+    assert products.problems == [
+        f"5x24x8 nt f32 epilogue={SWIGLU} x1",
+        "7x24x8 nt f32 x1",
+        "7x24x8 nt f32 x1",
+    ]
+    # Gradients would need both products.
+    products.made.clear()
+    outputs(model, (5,))[0].sum().backward()
+    assert products.made == []
+    # Loading a state is seen; other memory is, too, and torch multiplies.
+    state = {name: 2 * one for name, one in model.state_dict().items()}
+    model.load_state_dict(state)
+    with torch.no_grad():
+        (expected,) = outputs(model, (5,))
+        assert len(products.made) == 1
+        model[0].w1.weight.data = model[0].w1.weight.data.clone()
+        torch.testing.assert_close(outputs(model, (5,))[0], expected)
+        assert len(products.made) == 1
+    autogemm.unpatch(model)
+    assert list(model.state_dict()) == keys
+    assert all(one is other for one, other in zip(model.parameters(), parameters, strict=True))
+    assert len({one.untyped_storage().data_ptr() for one in parameters}) == 3
+    torch.testing.assert_close(outputs(model, (5,))[0], expected)
+
+
+def test_a_gated_layer_is_compiled(database: Path, products: StandIn) -> None:
+    model = Gated()
+    autogemm.patch(model, gpu="h100")
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    x = torch.randn(5, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
+    assert len(products.made) == 2
+
+
+class Clamped(Gated):
+    def forward(self, x: Any) -> Any:
+        return self.w2(self.w3(x) * torch.nn.functional.silu(self.w1(x)).clamp(max=1))
+
+
+class TwoInputs(Gated):
+    def forward(self, x: Any, y: Any = None) -> Any:
+        return self.w2(self.w3(x if y is None else y) * torch.nn.functional.silu(self.w1(x)))
+
+
+class Remembered(Gated):
+    def forward(self, x: Any) -> Any:
+        self.last = x
+        return super().forward(x)
+
+
+class Conditional(Gated):
+    def forward(self, x: Any) -> Any:
+        return x if x.sum() > 1e9 else super().forward(x)
+
+
+def tied() -> Any:
+    model = Gated()
+    model.w3.weight = model.w1.weight
+    return model
+
+
+def in_one_memory() -> Any:
+    model = Gated()
+    model.w1.weight.data = torch.randn(30, 8)[:24]
+    return model
+
+
+def hooked() -> Any:
+    model = Gated()
+    model.w1.register_forward_hook(lambda module, args, result: 2 * result)
+    return model
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(Clamped, TwoInputs, Remembered, Conditional, tied, in_one_memory, hooked),
+        lambda: Gated(bias=True),
+        lambda: Gated().double(),
+    ],
+)
+def test_what_is_more_than_a_gated_layer_stays_as_it_is(
+    database: Path, products: StandIn, make: Callable[[], Any]
+) -> None:
+    model = make()
+    x = torch.randn(5, 8, dtype=model.w1.weight.dtype)
+    before = model(x)
+    summary = autogemm.patch(model, gpu="h100")
+    assert SWIGLU not in {one.epilogue for one in summary.layers}
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), before)
+    assert products.made == []
+    assert not isinstance(getattr(model, "last", x), torch.fx.Proxy)
 
 
 def test_what_cannot_be_patched_is_one_line(database: Path) -> None:

@@ -90,6 +90,36 @@ def test_what_alone_reads_a_product_counts_to_it() -> None:
     )
 
 
+def test_two_products_of_a_gated_layer_are_one() -> None:
+    up = torch.randn(24, 8)
+    functional = torch.nn.functional
+    gated = "16x24x8 nt f32 epilogue=silu(acc[n]) * acc[n + N]"
+    activated, plain = "16x24x8 nt f32 epilogue=silu(acc)", "16x24x8 nt f32"
+
+    def layer(x: Any = X, other: Any = X) -> Any:
+        return functional.silu(x @ W.T) * (other @ up.T)
+
+    found = seen(layer)
+    assert list(found) == [gated]
+    assert (found[gated].calls, found[gated].ops) == (1, "aten.mm aten.silu aten.mm aten.mul")
+    assert labels(lambda: (X @ up.T) * functional.silu(X @ W.T)) == [gated]
+    # Another x; a reader more of either; no activation; both behind one.
+    assert labels(lambda: layer(other=X.clone())) == sorted((activated, plain))
+
+    def read_again() -> Any:
+        one, other = functional.silu(X @ W.T), X @ up.T
+        return one * other + one
+
+    def other_again() -> Any:
+        one, other = functional.silu(X @ W.T), X @ up.T
+        return one * other + other
+
+    assert labels(read_again) == labels(other_again) == sorted((activated, plain))
+    assert labels(lambda: (X @ W.T) * (X @ up.T)) == [plain]
+    assert labels(lambda: functional.silu(X @ W.T) * functional.silu(X @ up.T)) == [activated]
+    assert labels(lambda: functional.silu(X @ W.T) * (X @ up.T)[:1]) == sorted((activated, plain))
+
+
 def test_inference_mode_and_compiled_programs() -> None:
     linear = torch.nn.Linear(8, 24)
     compiled = torch.compile(lambda x: torch.relu(linear(x)), backend="aot_eager")

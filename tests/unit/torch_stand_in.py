@@ -52,6 +52,7 @@ class StandIn:
         inputs: Mapping[str, Any] | None = None,
     ) -> Any:
         shape = product_shape(tuple(a.shape), tuple(b.shape))
+        shape = (*shape[:-1], shape[-1] // Epilogue.parse(epilogue).num_columns)
         has_out, inputs = out is not None, inputs or {}
         dtype = products.of({"float32": DType.F32}.get(str(a.dtype)[6:], DType.BF16))
         call = call_for(
