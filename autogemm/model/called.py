@@ -12,7 +12,7 @@ from typing import Any
 
 from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
-from autogemm.model.epilogue import Epilogue
+from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
 
@@ -61,11 +61,20 @@ class Recorded:
 
     @property
     def weights(self) -> dict[Problem, float]:
-        """The share of each problem in the time of all that have kernels, the largest first."""
+        """The share of each problem in the time of all that have kernels, the largest first.
+
+        The time of a gated problem is shared with the product of one half: two launches of it and
+        an operator of the program's may be faster.
+        """
         times: dict[Problem, float] = {}
         for one in self.gemms:
-            if one.problem is not None:
-                times[one.problem] = times.get(one.problem, 0.0) + one.time_us
+            if one.problem is None:
+                continue
+            problems = (one.problem,)
+            if one.problem.epilogue.num_columns > 1:
+                problems = (one.problem, one.problem.with_epilogue(PLAIN))
+            for problem in problems:
+                times[problem] = times.get(problem, 0.0) + one.time_us / len(problems)
         total = sum(times.values())
         shares = {
             one: time_us / total if total else 1 / len(times) for one, time_us in times.items()

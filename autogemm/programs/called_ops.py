@@ -110,14 +110,15 @@ def gated_problem(
     gate: Problem | None, activated: Problem | None, up: Problem | None
 ) -> Problem | None:
     """Return the problem that makes ``activation(gate) * up`` of two products of the same A; None
-    if they are not of one kind, or have more of an epilogue than the activation.
+    if they are not of one kind, have more of an epilogue than the activation, or if one matrix
+    cannot have both weights, one below the other.
     """
-    if gate is None or activated is None or gate != up or gate.batch.count > 1:
+    if gate is None or activated is None or gate != up or not gate.layout.trans_b:
         return None
     (activation,) = activated.epilogue.functions or ("",)
     if not activation or activated.epilogue != Epilogue.parse(f"{activation}(acc)"):
         return None
-    return replace(gate, epilogue=Epilogue.parse(gated_expression(activation)))
+    return gate.with_epilogue(Epilogue.parse(gated_expression(activation)))
 
 
 def _is_bias(problem: Problem, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

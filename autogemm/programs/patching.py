@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from autogemm.model.dtypes import DType
-from autogemm.model.epilogue import Epilogue
+from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.programs.calls import Calls, PatchedCall, Scope, calls_products, seen_forward
 from autogemm.programs.gated import (
@@ -188,7 +188,7 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Gated:
-    """The rows for which both products of a gated layer are faster as one, and both weights."""
+    """The rows for which both products of a gated layer are fastest as one, and both weights."""
 
     found: GatedLayer
     layers: tuple[Any, Any]
@@ -206,7 +206,9 @@ def _patched_gates(model: Any, results: Results) -> Iterator[tuple[str, _Gated]]
         columns, depth = layers[0].weight.shape
         dtype, epilogue = _dtype_of(layers[0].weight), Epilogue.parse(found.epilogue)
         problem = Problem(1, columns, depth, Layout.NT, dtype, epilogue=epilogue)
-        rows = _faster_rows(problem, results)
+        rows = frozenset(
+            m for m in _faster_rows(problem, results) if _is_best(replace(problem, m=m), results)
+        )
         stacked = stacked_weights(*layers) if rows else None
         if stacked is None:
             continue
@@ -215,6 +217,15 @@ def _patched_gates(model: Any, results: Results) -> Iterator[tuple[str, _Gated]]
         module.forward = MethodType(_gated_forward, module)
         for one in (found.gate, found.up):
             yield f"{name}.{one}".lstrip("."), gated
+
+
+def _is_best(gated: Problem, results: Results) -> bool:
+    """Whether no faster kernel of one half is known whose two launches take less time."""
+    half = gated.with_epilogue(PLAIN)
+    whole_row, half_row = results.of(gated), results.of(half)
+    if whole_row is None or half_row is None or not results.is_faster(half):
+        return whole_row is not None
+    return whole_row.finals.winner.time_us < 2 * half_row.finals.winner.time_us
 
 
 def _with_gate(layer: PatchedLayer, gated: _Gated | None) -> PatchedLayer:

@@ -35,6 +35,9 @@ RECORDED = Recorded(
 def test_what_is_written_is_read_again() -> None:
     assert parsed_called(called_text(RECORDED), "it") == RECORDED
     assert RECORDED.weights == {LARGE: 0.75, SMALL: 0.25}
+    gated = LARGE.with_epilogue(Epilogue("silu(acc[n]) * acc[n + N]"))
+    shared = replace(RECORDED, gemms=(gemm(gated, 1, 600.0), gemm(SMALL, 3, 200.0)))
+    assert shared.weights == {gated: 0.375, LARGE: 0.375, SMALL: 0.25}
     batched = replace(LARGE, batch=Batch(4, rows_a=0))
     alone = replace(RECORDED, gemms=(gemm(batched, 1, 2.0),))
     assert parsed_called(called_text(alone), "it").gemms[0].problem == batched

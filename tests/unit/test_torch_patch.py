@@ -220,6 +220,27 @@ def test_both_products_of_a_gated_layer_are_one(database: Path, products: StandI
     torch.testing.assert_close(outputs(model, (5,))[0], expected)
 
 
+@pytest.mark.parametrize(("half_us", "is_one"), [(9.0, True), (4.0, False)])
+def test_two_launches_of_a_faster_half_are_preferred(
+    database: Path, products: StandIn, half_us: float, is_one: bool
+) -> None:
+    with open_store(str(database)) as store:
+        run = store.begin_run(replace(store_samples.SPEC, problem=problem(5, 24, 8)))
+        outcome = store_samples.ok(64, half_us)
+        store.record_trial(run, 0, outcome, store_samples.source(64))
+        entry = store_samples.entry(64, half_us, half_us, half_us, ratio=1.5)
+        store.record_finals(run, store_samples.finals(entry), {})
+        store.finish_run(run, RunState.FINISHED)
+    model = Gated()
+    autogemm.patch(model, gpu="h100")
+    with torch.no_grad():
+        outputs(model, (5,))
+    half = "5x24x8 nt f32 x1"
+    assert products.problems == (
+        [f"5x24x8 nt f32 epilogue={SWIGLU} x1"] if is_one else [half, half]
+    )
+
+
 def test_a_gated_layer_is_compiled(database: Path, products: StandIn) -> None:
     model = Gated()
     autogemm.patch(model, gpu="h100")
