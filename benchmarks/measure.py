@@ -26,6 +26,7 @@ from typing import Any
 
 import click
 
+from autogemm.model.dtypes import DType
 from autogemm.space import load_family
 from autogemm.support.files import write_atomically
 from autogemm.targets.recorded import RecordedTarget, list_recordings
@@ -189,7 +190,9 @@ def recordings(here: Here, seconds: float) -> int:
         target = RecordedTarget(info.path)
         family = load_family(info.family)
         problem = target.recording.problem
-        name = f"{family.name}_{here.gpu_label}_{problem.size_label}_{problem.layout}.json.gz"
+        dtype = "" if problem.dtype is DType.F32 else f"_{problem.dtype}"
+        of_problem = f"{problem.size_label}_{problem.layout}{dtype}"
+        name = f"{family.name}_{here.gpu_label}_{of_problem}.json.gz"
         if (folder / name).exists():
             continue
         left = ends_at - time.monotonic()
@@ -197,6 +200,7 @@ def recordings(here: Here, seconds: float) -> int:
             return GOES_ON
         command = [here.python, str(HERE / "record.py"), "--size", problem.size_label]
         command += ["--layout", problem.layout.value, "--family", family.name]
+        command += ["--dtype", str(problem.dtype)]
         for parameter, values in target.restriction(family).items():
             command += ["--fix", f"{parameter}={','.join(map(str, values))}"]
         command += ["--commit", here.commit, "--rounds", "30", "--out", str(folder / name)]

@@ -30,6 +30,7 @@ from autogemm.compile import Compiler
 from autogemm.formats import (
     SHORT_SHA256,
     Baseline,
+    RecordedFinals,
     Recording,
     RecordingSource,
     write_recording,
@@ -280,7 +281,7 @@ def recording_of(job: Job, finals: Finals) -> Recording:
     rows = sorted(job.ledger.outcomes, key=lambda outcome: outcome.config.as_json())
     end = [(len(rows), time_us) for time_us in finals.baseline.samples_us]
     baseline = [*job.baseline.samples, *end]
-    checked = finals.baseline.verification
+    checked, winner = finals.baseline.verification, finals.winner
     methods = sorted({row.measurement.method for row in rows if row.measurement is not None})
     return Recording(
         complete=True,
@@ -312,6 +313,14 @@ def recording_of(job: Job, finals: Finals) -> Recording:
         **resource_columns(rows),
         **error_columns(rows),
         kernel_sha256=[row.kernel_sha256[:SHORT_SHA256] for row in rows],
+        finals=RecordedFinals(
+            row=next(place for place, row in enumerate(rows) if row.config == winner.config),
+            rounds=finals.rounds,
+            time_us=digits(winner.time_us),
+            ratio=digits(winner.ratio),
+            ratio_low=digits(winner.ratio_low),
+            ratio_high=digits(winner.ratio_high),
+        ),
     )
 
 

@@ -28,7 +28,7 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Environment, Status, Verification
 from autogemm.support.errors import RecordingError, UsageError
 from autogemm.support.files import unpacked, write_chunks_atomically
-from autogemm.support.limits import Amount, Sha256, TimeUs
+from autogemm.support.limits import Amount, Ratio, Sha256, TimeUs
 
 FILE_SUFFIX = ".json.gz"
 # A recording of 10,000 configs unpacks to about 2 MB; a file that claims more than this is none.
@@ -38,6 +38,7 @@ MAX_UNPACKED_BYTES = 64 * 2**20
 SHORT_SHA256 = 16
 ShortSha256 = Annotated[StrictStr, Field(pattern=rf"^[0-9a-f]{{{SHORT_SHA256}}}$")]
 Count = Annotated[int, Field(ge=0, strict=True)]
+_ENOUGH_SAMPLES = 3
 Word = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 Integer = Annotated[StrictInt, Field(ge=-(2**62), le=2**62)]
 Parameter = Annotated[list[Integer | Word], Field(min_length=1)]
@@ -107,9 +108,30 @@ class Baseline(_Part):
         return self
 
     @property
+    def during_us(self) -> list[float]:
+        """Samples in microseconds, taken while configs were measured: in the interleaved rounds at
+        the end a GPU at its power limit is slower. All samples where there are too few of these.
+        """
+        last = max(self.after_configs)
+        pairs = zip(self.samples_us, self.after_configs, strict=True)
+        during = [sample_us for sample_us, after in pairs if after < last]
+        return during if len(during) >= _ENOUGH_SAMPLES else self.samples_us
+
+    @property
     def time_us(self) -> float:
-        """Median of all samples, in microseconds."""
-        return statistics.median(self.samples_us)
+        """Median of the samples that were taken as those of configs, in microseconds."""
+        return statistics.median(self.during_us)
+
+
+class RecordedFinals(_Part):
+    """The best config beside cuBLAS in interleaved rounds, when the recording had been made."""
+
+    row: Count
+    rounds: Annotated[int, Field(ge=1, strict=True)]
+    time_us: TimeUs
+    ratio: Ratio
+    ratio_low: Ratio
+    ratio_high: Ratio
 
 
 class Recording(_Part):
@@ -117,8 +139,8 @@ class Recording(_Part):
 
     ``time_us`` is the median of ``num_samples`` samples with interquartile range ``iqr_us``; all
     three are None where the status is not ok. ``complete`` says that every legal config of the
-    space ``fix`` was measured. ``kernel_sha256`` begins as the hash of the text that was timed, and
-    is None in recordings of before.
+    space ``fix`` was measured. ``kernel_sha256`` begins as the hash of the text that was timed;
+    older recordings have neither it nor ``finals``.
     """
 
     format: Literal["autogemm-recording"] = "autogemm-recording"
@@ -142,6 +164,7 @@ class Recording(_Part):
     max_error_ratio: list[Amount | None]
     error: Annotated[list[Amount | None], _ERROR]
     kernel_sha256: list[ShortSha256] | None = None
+    finals: RecordedFinals | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -162,6 +185,8 @@ class Recording(_Part):
         for row, (status, time_us) in enumerate(zip(self.status, self.time_us, strict=True)):
             if (status is Status.OK) != (time_us is not None):
                 raise ValueError(f"row {row}: status {status} with time {time_us}")
+        if self.finals is not None and self.finals.row >= len(self):
+            raise ValueError(f"finals: row {self.finals.row} of {len(self)}")
         most_common = Counter(zip(*self.parameters.values(), strict=True)).most_common(1)
         if most_common[0][1] > 1:
             raise ValueError(f"config {most_common[0][0]} is recorded twice")

@@ -70,9 +70,9 @@ class Recorded:
         for one in self.gemms:
             if one.problem is None:
                 continue
-            problems = (one.problem,)
+            problems = [one.problem]
             if one.problem.epilogue.num_columns > 1:
-                problems = (one.problem, one.problem.with_epilogue(PLAIN))
+                problems.append(one.problem.with_epilogue(PLAIN))
             for problem in problems:
                 times[problem] = times.get(problem, 0.0) + one.time_us / len(problems)
         total = sum(times.values())

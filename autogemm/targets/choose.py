@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError, NotFoundError, UsageError
 from autogemm.targets.target import GpuTarget, RecordedPlace, Target
 
@@ -59,12 +60,15 @@ def open_gpu(gpu: AttachedGpu | None = None) -> GpuTarget:
     return target
 
 
-def open_recording(place: Path | None, families: Collection[str]) -> RecordedPlace:
-    """The target that replays a recording; by default those that ship, of these families.
+def open_recording(
+    place: Path | None, families: Collection[str], problem: Problem | None = None
+) -> RecordedPlace:
+    """The target that replays a recording; by default those that ship, of these families, and of
+    these the one of the problem.
 
     Raises NotFoundError where there is none, RecordingError for a file that holds none.
     """
-    target: RecordedPlace = _loaded(RECORDINGS)(place, families)
+    target: RecordedPlace = _loaded(RECORDINGS)(place, families, problem)
     return target
 
 
@@ -117,8 +121,13 @@ class Chosen:
     notice: str = ""
 
 
-def choose_target(gpu: str, families: Collection[str], require_gpu: bool = False) -> Chosen:
-    """The target that ``gpu`` names.
+def choose_target(
+    gpu: str,
+    families: Collection[str],
+    require_gpu: bool = False,
+    problem: Problem | None = None,
+) -> Chosen:
+    """The target that ``gpu`` names, for that problem where it is known.
 
     ``auto`` is the first attached GPU, and where there is none the shipped recordings of the
     families; a number or a part of a name is an attached GPU; ``recorded`` and ``recorded:FILE``
@@ -131,21 +140,25 @@ def choose_target(gpu: str, families: Collection[str], require_gpu: bool = False
     if kind == RECORDED:
         if require_gpu:
             raise UsageError(f"--require-gpu and --gpu {gpu} exclude each other")
-        target = open_recording(Path(place).expanduser() if place else None, families)
+        target = open_recording(Path(place).expanduser() if place else None, families, problem)
         notice = _recorded_notice("", target, bool(place))
         return Chosen(target, notice)
     attached = attached_gpus()
     if gpu == "auto":
-        return Chosen(open_gpu(attached[0])) if attached else _without_gpu(families, require_gpu)
+        return (
+            Chosen(open_gpu(attached[0]))
+            if attached
+            else _without_gpu(families, require_gpu, problem)
+        )
     return Chosen(open_gpu(_named(gpu, attached)))
 
 
-def _without_gpu(families: Collection[str], require_gpu: bool) -> Chosen:
+def _without_gpu(families: Collection[str], require_gpu: bool, problem: Problem | None) -> Chosen:
     why = why_no_gpu()
     if require_gpu:
         raise DeviceError(f"no GPU: {why}; --gpu recorded replays a recording instead")
     try:
-        target = open_recording(None, families)
+        target = open_recording(None, families, problem)
     except (NotFoundError, FileNotFoundError) as error:
         raise DeviceError(f"no GPU: {why}; and {error}") from error
     return Chosen(target, _recorded_notice(f"no GPU: {why}; ", target, False))
@@ -155,7 +168,7 @@ def _recorded_notice(why: str, target: RecordedPlace, is_named: bool) -> str:
     which = f"{target.path.name}, " if is_named else ""
     return (
         f"{why}using the recording of {which}{target.device.name}: every time below is recorded, "
-        "not measured here"
+        f"not measured here{target.remark}"
     )
 
 

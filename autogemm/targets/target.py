@@ -204,3 +204,8 @@ class RecordedPlace(Target, Protocol):
     """A target that replays the times in a file."""
 
     path: Path
+
+    @property
+    def remark(self) -> str:
+        """What else the file says of the whole, as the end of a sentence; empty for nothing."""
+        ...

@@ -9,7 +9,7 @@ from autogemm.compile import Compiler
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Objective
-from autogemm.space import parse_fix
+from autogemm.space import Searched, parse_fix
 from autogemm.store import Store, open_store
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import (
@@ -74,12 +74,15 @@ def open_run(  # noqa: PLR0913  # keywords, but for the first three
     request = request_for(problem, options, texts, command)
     names = [family.name for family in request.families]
     gpu, more = _first_and_more(options, notify)
-    chosen, compiler = open_target(stack, gpu, names, options.require_gpu, notify=notify)
+    chosen, compiler = open_target(
+        *(stack, gpu, names, options.require_gpu, request.problem), notify=notify
+    )
     if is_file(gpu):
         request = _as_recorded(request, chosen.target, options, resized)
-    if options.allow_emulation and chosen.target.only_family is not None:
+    held = [one for one in request.families if one.name == chosen.target.only_family]
+    if options.allow_emulation and any(one.searched is Searched.ALWAYS for one in held):
         notify(
-            f"--allow-emulation changes nothing here: the recordings hold configs of "
+            f"--allow-emulation changes nothing here: the recording holds configs of "
             f"{chosen.target.only_family} only, see autogemm gpus"
         )
     more_targets = tuple(stack.enter_context(closing(one)) for one in _opened(more, notify))
@@ -122,19 +125,21 @@ def _opened(gpus: Sequence[AttachedGpu], notify: Notify) -> Iterator[Target]:
             notify(f"GPU {gpu.number} is left out: {error}")
 
 
-def open_target(
+def open_target(  # noqa: PLR0913  # what chooses it, and who is told
     stack: ExitStack,
     gpu: str,
     families: Collection[str],
     require_gpu: bool = False,
+    problem: Problem | None = None,
     *,
     notify: Notify,
 ) -> tuple[Chosen, Compiler | None]:
-    """Open the target that ``gpu`` names, and a compiler if the target runs kernels.
+    """Open the target that ``gpu`` names, for that problem where it is known, and a compiler if the
+    target runs kernels.
 
     Raises what `choose_target` raises.
     """
-    chosen = choose_target(gpu, families, require_gpu)
+    chosen = choose_target(gpu, families, require_gpu, problem)
     target = stack.enter_context(closing(chosen.target))
     if chosen.notice:
         notify(chosen.notice)

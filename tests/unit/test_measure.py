@@ -115,6 +115,10 @@ def test_the_recordings_that_ship_are_made_anew_with_what_they_cover(
     command = next(one for one in commands if one[2:8] == options)
     fixed = {command[at + 1] for at, word in enumerate(command) if word == "--fix"}
     assert {"BM=64,128", "BN=128,256", "CHAIN_K=0"} <= fixed
+    dtypes = [command[command.index("--dtype") + 1] for command in commands]
+    assert {"f32", "bf16"} <= set(dtypes)
+    outs = [Path(command[command.index("--out") + 1]).name for command in commands]
+    assert "gemm_wgmma_h200_4096_nn_bf16.json.gz" in outs
     names = [parameter.name for parameter in measure.load_family("sgemm_simt").parameters]
     assert sorted(one.partition("=")[0] for one in fixed) == sorted(names)
 

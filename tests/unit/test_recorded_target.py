@@ -1,14 +1,24 @@
 """The recorded target: answers what the recording says, and nothing else."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from export_samples import stored_kernel
 from fake_target import BEST, PROBLEM, time_us, tiny_family, tiny_recording, tiny_space
 
+from autogemm.cli import main
 from autogemm.codegen import render
-from autogemm.formats import SHORT_SHA256, RecordingSource, read_recording, write_recording
+from autogemm.formats import (
+    SHORT_SHA256,
+    RecordedFinals,
+    Recording,
+    RecordingSource,
+    read_recording,
+    write_recording,
+)
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
@@ -284,6 +294,54 @@ def test_listing(folder: Path) -> None:
     (folder / "c.json.gz").write_bytes(b"junk")
     with pytest.raises(RecordingError, match=r"c\.json\.gz"):
         list_recordings(folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "device", "said"),
+    [
+        (["--size", "4096"], "NVIDIA H100", ""),
+        (["--size", "4096", "--allow-emulation"], "NVIDIA H200", "its best config was 4.051 x"),
+        (["--size", "4096", "--dtype", "bf16"], "NVIDIA H200", "its best config was 0.986 x"),
+        (["--size", "1024", "--layout", "tt"], "NVIDIA H200", "its best config was 1.041 x"),
+        (
+            ["--size", "8x4096x4096", "--layout", "nt", "--dtype", "bf16"],
+            *("NVIDIA H200", "in 30 interleaved rounds its best config was 1.132 x cuBLAS ("),
+        ),
+    ],
+)
+def test_each_kind_of_problem_has_a_recording_that_ships(
+    words: list[str], device: str, said: str, tmp_path: Path
+) -> None:
+    command = ["tune", "--gpu", "recorded", "--trials", "8", "--no-certify", *words]
+    command += ["--db", str(tmp_path / "a.db")]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 0, result.output
+    notice = result.stderr.splitlines()[0]
+    assert notice.startswith(f"using the recording of {device}")
+    assert said in notice and ("interleaved" in notice) is bool(said)
+    assert "changes nothing" not in result.stderr
+    assert f"recorded on {device}" in result.stdout
+
+
+def test_cublas_is_timed_as_configs_are(folder: Path) -> None:
+    recording = read_recording(folder / "a-1024.json.gz")
+    samples_us, after = [100.0, 101.0, 102.0, 150.0, 160.0], [0, 8, 16, 32, 32]
+    samples = {"samples_us": samples_us, "after_configs": after}
+    baseline = recording.baseline.model_copy(update=samples)
+    assert (baseline.time_us, len(baseline.during_us)) == (101.0, 3)
+    few = baseline.model_copy(update={"after_configs": [0, 8, 32, 32, 32]})
+    assert few.time_us == 102.0
+
+
+def test_finals_of_a_config_that_is_not_there_are_refused(folder: Path) -> None:
+    recording = read_recording(folder / "a-1024.json.gz")
+    times = {"time_us": 10.0, "ratio": 1.5, "ratio_low": 1.4, "ratio_high": 1.6}
+    last = RecordedFinals(row=len(recording) - 1, rounds=3, **times)
+    fields = recording.model_dump(mode="json") | {"finals": last.model_dump()}
+    assert Recording.model_validate_json(json.dumps(fields)).finals == last
+    fields["finals"]["row"] += 1
+    with pytest.raises(ValueError, match="finals: row 32 of 32"):
+        Recording.model_validate_json(json.dumps(fields))
 
 
 def test_shipped_recordings_are_complete_and_small() -> None:

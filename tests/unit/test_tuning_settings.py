@@ -109,8 +109,8 @@ def test_a_target_is_chosen_for_the_families_and_its_notice_told(
     monkeypatch.setattr(target, "compiler", lambda: compiler)
     monkeypatch.setattr(target, "close", lambda: closed.append("target"))
 
-    def choose(gpu: str, families: Collection[str], require_gpu: bool) -> Chosen:
-        asked.append((gpu, list(families), require_gpu))
+    def choose(gpu: str, families: Collection[str], require_gpu: bool, problem: None) -> Chosen:
+        asked.append((gpu, list(families), require_gpu, problem))
         return Chosen(target, "times are recorded")
 
     monkeypatch.setattr(opening, "choose_target", choose)
@@ -119,7 +119,7 @@ def test_a_target_is_chosen_for_the_families_and_its_notice_told(
         chosen, opened = opening.open_target(stack, "h100", ["a"], True, notify=told.append)
         assert (chosen.target, opened) == (target, compiler)
         assert closed == []
-    assert asked == [("h100", ["a"], True)]
+    assert asked == [("h100", ["a"], True, None)]
     assert told == ["times are recorded"]
     assert closed == ["compiler", "target"]
 
@@ -146,6 +146,6 @@ def test_a_run_opens_the_gpu_that_was_asked_for(
             command="this one",
             notify=told.append,
         )
-    assert asked == [("h100", ["sgemm_simt"], require_gpu)]
+    assert asked == [("h100", ["sgemm_simt"], require_gpu, Problem(64, 64, 64))]
     assert told == []
     assert opened.request.command == "this one"

@@ -49,6 +49,7 @@ class ListedTarget(RecordedPlace):
     provenance = Provenance.RECORDED
     needs_cubin = False
     baseline_us: float | None = None
+    remark = ""
     baseline_error: float | None = None
 
     def __init__(self, path: Path, listed: ListedRecording | None = None) -> None:

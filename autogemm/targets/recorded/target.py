@@ -28,7 +28,8 @@ from autogemm.targets.recorded.listed import ListedTarget
 class RecordedTarget(RecordedPlace):
     """Replays one recording file, or whichever of a folder's files holds the problem.
 
-    ``families`` leaves out recordings of other families; empty takes all. Times are medians taken
+    ``families`` leaves out recordings of other families; empty takes all. ``problem`` is the one
+    that will be asked for, if that is known. Times are medians taken
     when the recording was made, on the device that ``device`` describes. Raises NotFoundError when
     there is no recording there, RecordingError for a broken one.
     """
@@ -36,7 +37,12 @@ class RecordedTarget(RecordedPlace):
     provenance = Provenance.RECORDED
     needs_cubin = False
 
-    def __init__(self, place: Path | None = None, families: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        place: Path | None = None,
+        families: Collection[str] = (),
+        problem: Problem | None = None,
+    ) -> None:
         place = place or recording_folder()
         if not place.exists():
             raise NotFoundError(
@@ -53,7 +59,8 @@ class RecordedTarget(RecordedPlace):
             )
         self._columns: dict[str, list[Value]] = {}
         self._rows: dict[frozenset[tuple[str, Value]], int] = {}
-        self._use(*self._held[0])
+        fitting = [item for item in self._held if item[1].problem == problem]
+        self._use(*(fitting or self._held)[0])
 
     def _use(self, path: Path, recording: Recording) -> None:
         self.path = path
@@ -64,6 +71,19 @@ class RecordedTarget(RecordedPlace):
         self.baseline_us: float | None = recording.baseline.time_us
         checked = recording.baseline_verification
         self.baseline_error = checked.error if checked is not None else None
+
+    @property
+    def remark(self) -> str:
+        """What the best config reached beside cuBLAS, if the recording holds it: ratios of times
+        that were taken one after the other may differ from it.
+        """
+        finals = self.recording.finals
+        if finals is None:
+            return ""
+        return (
+            f"; in {finals.rounds} interleaved rounds its best config was {finals.ratio:.3f} x "
+            f"cuBLAS ({finals.ratio_low:.3f}..{finals.ratio_high:.3f})"
+        )
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Pick the recording that holds the problem. Raises UsageError if none does."""
@@ -227,7 +247,7 @@ class RecordedTarget(RecordedPlace):
             name=self.recording.baseline.name,
             config=None,
             kernel_sha256="",
-            samples_us=tuple(self.recording.baseline.samples_us),
+            samples_us=tuple(self.recording.baseline.during_us),
             ratio=1.0,
             ratio_low=1.0,
             ratio_high=1.0,
@@ -277,14 +297,17 @@ def _current_columns(family: Family, recording: Recording) -> dict[str, list[Val
     }
 
 
-def open_recorded(place: Path | None, families: Collection[str]) -> RecordedTarget | ListedTarget:
-    """The target that replays a file; by default the recordings that ship, of these families.
+def open_recorded(
+    place: Path | None, families: Collection[str], problem: Problem | None = None
+) -> RecordedTarget | ListedTarget:
+    """The target that replays a file; by default the recordings that ship, of these families, and
+    of these the one of the problem.
 
     Raises NotFoundError where there is none, RecordingError for a file that holds none.
     """
     if place is not None and place.is_file() and listed_format(place):
         return ListedTarget(place)
-    return RecordedTarget(place, families)
+    return RecordedTarget(place, families, problem)
 
 
 def _listed(held: Sequence[tuple[Path, Recording]]) -> str:
