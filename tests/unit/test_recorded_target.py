@@ -323,6 +323,12 @@ def test_each_kind_of_problem_has_a_recording_that_ships(
     assert f"recorded on {device}" in result.stdout
 
 
+def test_nothing_is_said_of_the_recording_of_another_problem() -> None:
+    families = ["gemm_skinny", "gemm_wgmma"]
+    assert not RecordedTarget(families=families, problem=Problem(8, 8, 8)).remark
+    assert RecordedTarget(families=["gemm_skinny"]).remark, "there is one only"
+
+
 def test_cublas_is_timed_as_configs_are(folder: Path) -> None:
     recording = read_recording(folder / "a-1024.json.gz")
     samples_us, after = [100.0, 101.0, 102.0, 150.0, 160.0], [0, 8, 16, 32, 32]

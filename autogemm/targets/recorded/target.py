@@ -60,6 +60,7 @@ class RecordedTarget(RecordedPlace):
         self._columns: dict[str, list[Value]] = {}
         self._rows: dict[frozenset[tuple[str, Value]], int] = {}
         fitting = [item for item in self._held if item[1].problem == problem]
+        self._is_asked_for = bool(fitting) or len(self._held) == 1
         self._use(*(fitting or self._held)[0])
 
     def _use(self, path: Path, recording: Recording) -> None:
@@ -78,7 +79,7 @@ class RecordedTarget(RecordedPlace):
         that were taken one after the other may differ from it.
         """
         finals = self.recording.finals
-        if finals is None:
+        if finals is None or not self._is_asked_for:
             return ""
         return (
             f"; in {finals.rounds} interleaved rounds its best config was {finals.ratio:.3f} x "
