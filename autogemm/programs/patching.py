@@ -2,6 +2,7 @@
 kernels, where results show these to be faster.
 """
 
+import copy
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -105,7 +106,7 @@ def patch(
     that layer. If gradients are recorded, their products must be faster as well.
     A module that computes ``act(gate(x)) * up(x)`` (SwiGLU, GeGLU), with or without a linear layer
     behind, runs one kernel for both products where no gradient is recorded; its two weights then
-    share one block of memory until `unpatch`, so patch again after assigning others.
+    share one block of memory until `unpatch`, so patch and compile again after assigning others.
     ``gpu`` is any part of a GPU's name, by default the current one. Results are those in the
     database that `autogemm.gemm` reads, at the time of the call; with ``catalogue`` the shipped
     results count for problems that are not in the database.
@@ -193,8 +194,29 @@ class _Gated:
     found: GatedLayer
     layers: tuple[Any, Any]
     stacked: Any
+    weights: tuple[Any, Any]
     rows: frozenset[int]
     emulation: bool
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Gated":
+        """A copy of the model has weights in memory of their own."""
+        layers = copy.deepcopy(self.layers, memo)
+        weights = (layers[0].weight, layers[1].weight)
+        return replace(self, layers=layers, weights=weights, stacked=None, rows=frozenset())
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the layers have the stacked weights still. A compiler cannot ask where memory
+        lies, only which parameters they are.
+        """
+        gate, up = (one.weight for one in self.layers)
+        if gate is not self.weights[0] or up is not self.weights[1]:
+            return False
+        if torch.compiler.is_compiling():
+            return True
+        first: int = self.stacked.data_ptr()
+        places: tuple[int, int] = (gate.data_ptr(), up.data_ptr())
+        return places == (first, first + gate.nbytes)
 
 
 def _patched_gates(model: Any, results: Results) -> Iterator[tuple[str, _Gated]]:
@@ -212,7 +234,8 @@ def _patched_gates(model: Any, results: Results) -> Iterator[tuple[str, _Gated]]
         stacked = stacked_weights(*layers) if rows else None
         if stacked is None:
             continue
-        gated = _Gated(found, layers, stacked, rows, results.emulation)
+        weights = (layers[0].weight, layers[1].weight)
+        gated = _Gated(found, layers, stacked, weights, rows, results.emulation)
         setattr(module, _PATCHED, gated)
         module.forward = MethodType(_gated_forward, module)
         for one in (found.gate, found.up):
@@ -349,18 +372,20 @@ def _gated_forward(self: Any, x: Any) -> Any:
 
 def _by_one_kernel(gated: _Gated, x: Any) -> Any:
     """What the gate leaves of both products; None where one kernel is not known to be faster."""
-    stacked, weights = gated.stacked, [one.weight for one in gated.layers]
-    columns, depth = weights[0].shape
-    if x.dtype is not stacked.dtype or x.device != stacked.device or not _is_plain(x):
-        return None
-    # A compiler cannot ask where memory lies.
-    moved = not torch.compiler.is_compiling() and stacked.data_ptr() != weights[0].data_ptr()
-    is_trained = torch.is_grad_enabled() and any(one.requires_grad for one in (x, *weights))
+    columns, depth = gated.weights[0].shape
     rows = x.numel() // depth
-    if moved or is_trained or rows not in gated.rows:
+    if rows not in gated.rows or not _is_plain(x) or not gated.is_current:
         return None
-    flat = x.reshape(rows, depth)
-    result = gemm(flat, stacked.T, epilogue=gated.found.epilogue, allow_emulation=gated.emulation)
+    if x.dtype is not gated.stacked.dtype or x.device != gated.stacked.device:
+        return None
+    if torch.is_grad_enabled() and any(one.requires_grad for one in (x, *gated.weights)):
+        return None
+    result = gemm(
+        x.reshape(rows, depth),
+        gated.stacked.T,
+        epilogue=gated.found.epilogue,
+        allow_emulation=gated.emulation,
+    )
     return result.reshape(*x.shape[:-1], columns)
 
 

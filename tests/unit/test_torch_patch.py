@@ -3,6 +3,7 @@
 The database has rows of an H100; torch multiplies in place of the kernels (torch_stand_in).
 """
 
+import copy
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -210,14 +211,21 @@ def test_both_products_of_a_gated_layer_are_one(database: Path, products: StandI
     with torch.no_grad():
         (expected,) = outputs(model, (5,))
         assert len(products.made) == 1
-        model[0].w1.weight.data = model[0].w1.weight.data.clone()
+        copied = copy.deepcopy(model)
+        model[0].w3.weight.data = model[0].w3.weight.data.clone()
         torch.testing.assert_close(outputs(model, (5,))[0], expected)
+        # A copy has memory of its own: what is loaded into it is what it multiplies.
+        larger = {name: 2 * one for name, one in state.items()}
+        copied.load_state_dict(larger)
+        model.load_state_dict(larger)
+        torch.testing.assert_close(outputs(copied, (5,))[0], outputs(model, (5,))[0])
         assert len(products.made) == 1
+    autogemm.unpatch(copied)
     autogemm.unpatch(model)
     assert list(model.state_dict()) == keys
     assert all(one is other for one, other in zip(model.parameters(), parameters, strict=True))
     assert len({one.untyped_storage().data_ptr() for one in parameters}) == 3
-    torch.testing.assert_close(outputs(model, (5,))[0], expected)
+    torch.testing.assert_close(outputs(model, (5,))[0], outputs(copied, (5,))[0])
 
 
 @pytest.mark.parametrize(("half_us", "is_one"), [(9.0, True), (4.0, False)])
@@ -248,6 +256,16 @@ def test_a_gated_layer_is_compiled(database: Path, products: StandIn) -> None:
     x = torch.randn(5, 8)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x))
+        assert len(products.made) == 2
+        state = {name: 2 * one for name, one in model.state_dict().items()}
+        copied = copy.deepcopy(model)
+        copied.load_state_dict(state)
+        again = torch.compile(copied, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(again(x), Gated.forward(copied, x))
+        model.load_state_dict(state, assign=True)
+        expected = Gated.forward(model, x)
+        torch.testing.assert_close(compiled(x), expected)
+        torch.testing.assert_close(model(x), expected)
     assert len(products.made) == 2
 
 
