@@ -167,7 +167,7 @@ def _without_gpu(families: Collection[str], require_gpu: bool, problem: Problem 
 def _recorded_notice(why: str, target: RecordedPlace, is_named: bool) -> str:
     which = f"{target.path.name}, " if is_named else ""
     return (
-        f"{why}using the recording of {which}{target.device.name}: every time below is recorded, "
+        f"{why}using the recording of {which}{target.gpu_names}: every time below is recorded, "
         f"not measured here{target.remark}"
     )
 

@@ -206,6 +206,11 @@ class RecordedPlace(Target, Protocol):
     path: Path
 
     @property
+    def gpu_names(self) -> str:
+        """The GPU whose times it replays; several where it is not known yet for which problem."""
+        ...
+
+    @property
     def remark(self) -> str:
         """What else the file says of the whole, as the end of a sentence; empty for nothing."""
         ...

@@ -9,10 +9,17 @@ from autogemm.compile import Compiler
 from autogemm.model.kernel import Candidate
 from autogemm.model.results.certificate import Certificate, Check, Verdict
 from autogemm.model.results.change import Change, Compared, Figure, Rounds, compare_rounds, fairest
-from autogemm.model.results.outcome import Environment, Finals, FinalsEntry, Outcome, Status
+from autogemm.model.results.outcome import (
+    Environment,
+    Finals,
+    FinalsEntry,
+    Outcome,
+    Provenance,
+    Status,
+)
 from autogemm.space import Family
 from autogemm.store import BestQuery, ResultRow, RunSpec, RunState, Store
-from autogemm.support.errors import DeviceError, KernelCompileError, UsageError
+from autogemm.support.errors import DeviceError, KernelCompileError, NotFoundError, UsageError
 from autogemm.targets import MeasureOptions, Target
 from autogemm.tuning.loop.static_checks import why_not_launchable
 from autogemm.tuning.task.build import Builder
@@ -64,14 +71,27 @@ class Rechecker:
     command: str = ""
 
     def winners(self, query: BestQuery) -> list[StoredWinner]:
-        """All of this GPU that match, the changed and the unchanged, with their kernels."""
-        device = self.target.device
+        """All of this GPU that match, the changed and the unchanged, with their kernels; those of
+        every recorded GPU where recordings are replayed.
+        """
         return [
             StoredWinner(row, tuple(self._changes(row)))
             for row in self.store.best(query)
-            if row.provenance == self.target.provenance
-            and (row.device.name, row.device.num_sms) == (device.name, device.num_sms)
+            if row.provenance is self.target.provenance and self._is_of_its_gpu(row)
         ]
+
+    def _is_of_its_gpu(self, row: ResultRow) -> bool:
+        if self.target.provenance is Provenance.RECORDED:
+            # Each recording has a GPU of its own: that of this problem counts, if there is one.
+            try:
+                self.target.prepare(row.problem, self._options(row))
+            except (NotFoundError, UsageError):
+                return False
+        device = self.target.device
+        return (row.device.name, row.device.num_sms) == (device.name, device.num_sms)
+
+    def _options(self, row: ResultRow) -> MeasureOptions:
+        return MeasureOptions(l2=row.l2, fill=row.fill, seed=self.seed)
 
     def recheck(self, winner: StoredWinner) -> Rechecked:
         """Measure it again, keep what came of it, and compare.
@@ -79,10 +99,9 @@ class Rechecker:
         Raises DeviceError when there is no usable GPU any more.
         """
         row = winner.row
-        options = MeasureOptions(l2=row.l2, fill=row.fill, seed=self.seed)
         try:
+            self.target.prepare(row.problem, self._options(row))
             candidate = self._candidate(row)
-            self.target.prepare(row.problem, options)
         except (UsageError, KernelCompileError) as error:
             return Rechecked(winner, reason=str(error))
         run_id = self.store.begin_run(self._spec(row))

@@ -245,3 +245,19 @@ def test_they_are_compared_with_loops_of_calls(
     # The simulated library's first proposal is wrong; whether it is fast enough to take part
     # depends on the machine's load.
     assert all(name.startswith("cuBLASLt proposal 1,") for name in wrong), wrong
+
+
+@pytest.mark.parametrize("is_masked", [False, True], ids=["plain", "masked, with an epilogue"])
+def test_proposals_write_rows_as_far_apart_as_those_of_c(
+    target: CudaTarget, is_masked: bool
+) -> None:
+    # Where K is 94 the first and the third proposal are the fastest of the simulated library.
+    problem = replace(MASKED if is_masked else UNEVEN, k=94, lda=0, ldb=0)
+    one = planted(MASKED_KERNEL, problem, MASKED_RIGHT) if is_masked else candidate(problem)
+    assert problem.ldc > problem.n
+    target.prepare(problem, OPTIONS)
+    finals = target.finals([one], 2, 0)
+    behind = " + pointwise kernel" if is_masked else ""
+    wrong = [one.name for one in finals.calls if one.status is Status.WRONG_RESULT]
+    assert wrong == [f"cuBLASLt proposal 1, looped{behind}"]
+    assert finals.baseline.name == f"cuBLASLt proposal 3, looped{behind}"

@@ -238,9 +238,16 @@ def test_on_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
     tune_it = ["tune", "--gpu", "recorded", "--size", "1024", "--trials", "3", "-q"]
     assert CliRunner().invoke(main, tune_it).exit_code == 0
+    # Recordings are of several GPUs: each winner is replayed by that of its problem.
+    few_rows = [*tune_it[:4], "8x4096x4096", "--layout", "nt", "--dtype", "bf16", *tune_it[5:]]
+    assert CliRunner().invoke(main, few_rows).exit_code == 0
     result = CliRunner().invoke(main, ["db", "check", "--gpu", "recorded", "--all", "--json"])
-    (row,) = rows(result)
-    assert (row["provenance"], row["verdict"], row["speed_up"]) == ("recorded", "AMBG", 1.0)
+    found = rows(result)
+    assert {row["gpu"] for row in found} == {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}
+    for row in found:
+        assert (row["provenance"], row["verdict"], row["speed_up"]) == ("recorded", "AMBG", 1.0)
+        assert row["changed"] == ""
+    assert "using the recording of NVIDIA H200, NVIDIA H100 80GB HBM3: every" in result.stderr
 
 
 def test_a_gate_fails_what_became_slower_by_more_than_the_threshold(

@@ -67,6 +67,11 @@ class ListedTarget(RecordedPlace):
         self.environment = Environment()
         self._entries: dict[tuple[Value, ...], Entry] = {}
 
+    @property
+    def gpu_names(self) -> str:
+        """The one GPU of the file."""
+        return self.device.name
+
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Raises UsageError for another problem or cache state than the file's."""
         if options.objective is not Objective.TIME:

@@ -74,6 +74,13 @@ class RecordedTarget(RecordedPlace):
         self.baseline_error = checked.error if checked is not None else None
 
     @property
+    def gpu_names(self) -> str:
+        """The GPU of the recording in use; all of them before a problem chose one."""
+        if self._is_asked_for:
+            return self.device.name
+        return ", ".join(dict.fromkeys(one.source.device.name for _, one in self._held))
+
+    @property
     def remark(self) -> str:
         """What the best config reached beside cuBLAS, if the recording holds it: ratios of times
         that were taken one after the other may differ from it.

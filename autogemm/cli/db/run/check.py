@@ -13,6 +13,7 @@ from autogemm.cli.progress import watched
 from autogemm.cli.prose import say
 from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.model.results.columns import PLACE, RATIO, row_of, under
+from autogemm.model.results.outcome import Provenance
 from autogemm.space import Family, default_families, list_families, load_family
 from autogemm.store import BestQuery, ResultRow, Store
 from autogemm.support.errors import AutogemmError
@@ -104,8 +105,10 @@ def _wanted(
 ) -> list[StoredWinner]:
     """Return the winners to measure; say how many are left out."""
     wanted = [winner for winner in found if winner.changes or command.everything]
-    name = rechecker.target.device.name
+    name = ", ".join(dict.fromkeys(winner.row.device.name for winner in found))
     if not found:
+        is_replay = rechecker.target.provenance is Provenance.RECORDED
+        name = "a recorded GPU" if is_replay else rechecker.target.device.name
         say(f"no winner of {name} is stored: run autogemm tune first", err=True)
     elif len(wanted) < len(found):
         count = len(found) - len(wanted)

@@ -277,6 +277,9 @@ class _Library:
         of_groups = self._called
         divided = "k" if of_groups.divides_k else "m"
         plain = of_groups.plain_product
+        if of_groups.epilogue.num_columns == 1:
+            # Between its rows is what is between C's.
+            plain = replace(plain, ldc=of_groups.ldc)
         by_rows: dict[int, list[tuple[str, Callable[[Gemm], None]]]] = {}
         all_rows = set(of_groups.groups.rows(of_groups.grouped_rows))
         if of_groups.divides_k and 0 in all_rows:
