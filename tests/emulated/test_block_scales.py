@@ -21,6 +21,7 @@ PRODUCT = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
 PROBLEM = Problem(72, 232, 592, Layout.NT, DType.E4M3_F32, epilogue=Epilogue(PRODUCT))
 MORE = Epilogue(f"relu({PRODUCT} + bias[n]); bias: f32")
 WIDE: dict[str, Value] = {"BM": 64, "BN": 192, "WN": 192}
+OVERLAPPED: dict[str, Value] = {"BM": 64, "WM": 64, "WN": 128, "BN": 128, "PROMOTION": "overlapped"}
 
 
 @pytest.mark.parametrize(
@@ -41,8 +42,36 @@ WIDE: dict[str, Value] = {"BM": 64, "BN": 192, "WN": 192}
                 PROBLEM, epilogue=Epilogue(f"aux[m, n] = {PRODUCT}; alpha * aux + beta * c[m, n]")
             ),
         ),
+        (OVERLAPPED, PROBLEM),
+        (OVERLAPPED | {"BN": 192, "WN": 192}, PROBLEM),
+        (OVERLAPPED | {"BN": 256, "WN": 256, "BM": 128}, replace(PROBLEM, dtype=DType.E4M3)),
+        (OVERLAPPED | {"BN": 256, "BLOCKS": 0}, replace(PROBLEM, dtype=DType.E4M3, n=264, ldc=0)),
+        (OVERLAPPED, replace(PROBLEM, dtype=DType.E5M2_F16, epilogue=MORE, lda=640, ldb=608)),
+        (OVERLAPPED | {"CLUSTER_N": 2, "BLOCKS": 0}, replace(PROBLEM, n=392, ldc=0)),
+        (OVERLAPPED, Problem(1, 8, 16, Layout.NT, DType.E4M3, epilogue=Epilogue(PRODUCT))),
+        (
+            OVERLAPPED | {"STORE_C": "threads"},
+            replace(
+                PROBLEM, epilogue=Epilogue(f"aux[m, n] = {PRODUCT}; alpha * aux + beta * c[m, n]")
+            ),
+        ),
     ],
-    ids=["f32", "wide", "bf16", "pingpong", "cluster", "split", "split4", "more", "tiny", "second"],
+    ids=[
+        *(
+            "f32",
+            "wide",
+            "bf16",
+            "pingpong",
+            "cluster",
+            "split",
+            "split4",
+            "more",
+            "tiny",
+            "second",
+        ),
+        *("overlapped", "overlapped 192", "overlapped 256", "overlapped two", "overlapped e5m2"),
+        *("overlapped cluster", "overlapped tiny", "overlapped second"),
+    ],
 )
 def test_a_right_kernel_passes(
     emulator: Emulator, changes: dict[str, Value], problem: Problem
@@ -61,6 +90,10 @@ def test_a_right_kernel_passes(
         ({"PROMOTE": 256}, "factors of sums over 128 of K"),
         ({"PROMOTE": 0}, "factors of sums over 128 of K"),
         ({"K_ORDER": "serpentine"}, "in the order of K"),
+        (OVERLAPPED | {"BM": 128, "WM": 128}, "64 columns at a time"),
+        (OVERLAPPED | {"WN": 64, "BN": 64}, "64 columns at a time"),
+        (OVERLAPPED | {"SPLIT_K": 2, "BLOCKS": 0}, "cooperative warpgroups"),
+        (OVERLAPPED | {"SCHEDULE": "pingpong"}, "cooperative warpgroups"),
     ],
 )
 def test_other_kernels_are_refused(changes: dict[str, Value], rule: str) -> None:
@@ -118,6 +151,51 @@ SPLIT_BUGS = {
 def test_a_bug_planted_in_a_split_product_is_caught(emulator: Emulator, name: str) -> None:
     old, new = SPLIT_BUGS[name]
     family, one = load_family("gemm_wgmma"), config(PROMOTE=128, SPLIT_K=2, BLOCKS=0)
+    source = render(family, one, PROBLEM)
+    assert old in source.text
+    wrong = replace(source, text=source.text.replace(old, new))
+    assert not emulator.verify(wrong, launch_plan(family, one, PROBLEM), PROBLEM).ok
+
+
+DONE = "wgmma_wait_0();\n        pipeline.release(pipeline.stage);\n        pipeline.advance();\n"
+NEXT = """        if (k_tile + 1 < num_k_tiles) {
+            mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+            load_fragments(pipeline.k_tile_a() + row * 128, fragments);
+        }
+"""
+LATE = """const int used = pipeline.stage;
+        pipeline.advance();
+{}        wgmma_wait_0();
+        pipeline.release(used);
+"""
+LAST = "add_scaled(partial[(PIECES - 1) % 2]"
+OVERLAPPED_BUGS = {
+    "sums of other columns": ("% 2], scale, piece - 1", "% 2], scale, piece"),
+    "scales of other columns": ("scale.of(0, at)", "scale.of(0, j)"),
+    "sums that are not done": ("wgmma_wait_1();", ""),
+    "the last sums are not done": (DONE, DONE.replace("wgmma_wait_0();", "wgmma_wait_1();")),
+    "the stage is released before its products are done": (
+        DONE,
+        DONE.replace("wgmma_wait_0();\n", "") + "        wgmma_wait_0();\n",
+    ),
+    "fragments change while products read them": (DONE + NEXT, LATE.format(NEXT)),
+    "the next fragments come before their k tile": (NEXT, NEXT.replace("mbarrier_wait", "(void)")),
+    "a piece is left out": (LAST, f"if (k_tile > 0) {LAST}"),
+    "sums that do not begin anew": (", step > 0);", ", true);"),
+    "columns of the first piece": ("b + (piece * PIECE * 128 >> 4)", "b"),
+    "chunks that are not swizzled": ("2 * step + lane / 16 ^ row % 8", "2 * step + lane / 16"),
+    "chunks of the step before": ("2 * step + lane / 16 ^", "(step > 0 ? 2 * step - 2 : 0) ^"),
+    "rows of another warp": ("/ 32 * 16 + lane % 16", "% 32 * 0 + lane % 16"),
+    "no fence": ("wgmma_fence();\n    #pragma unroll\n    for (int step", "for (int step"),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPPED_BUGS)
+def test_a_bug_planted_where_sums_are_scaled_meanwhile_is_caught(
+    emulator: Emulator, name: str
+) -> None:
+    old, new = OVERLAPPED_BUGS[name]
+    family, one = load_family("gemm_wgmma"), config(PROMOTE=128, **OVERLAPPED | WIDE)
     source = render(family, one, PROBLEM)
     assert old in source.text
     wrong = replace(source, text=source.text.replace(old, new))

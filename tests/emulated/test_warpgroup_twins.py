@@ -149,12 +149,12 @@ def test_a_warp_that_multiplies_alone_waits_forever(emulator: Emulator) -> None:
 
 
 A_IN_REGISTERS = """
+        unsigned fragments[4][4];
         for (int step = 0; step < 4; ++step) {
-            unsigned fragments[4];
             for (int i = 0; i < 4; ++i) {
                 const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i % 2 * 8;
                 const int byte = 32 * step + i / 2 * 16 + threadIdx.x % 4 * 4;
-                fragments[i] = *(unsigned*)(k_tile_a + 128 * row + (byte ^ row % 8 * 16));
+                fragments[step][i] = *(unsigned*)(k_tile_a + 128 * row + (byte ^ row % 8 * 16));
             }
             wgmma_fence();
 """
@@ -169,7 +169,7 @@ A_IN_REGISTERS = """
         ("wgmma_tf32_r", Problem(72, 136, 100, Layout.NT, DType.TF32)),
     ],
 )
-@pytest.mark.parametrize("slip", ["", "pairs exchanged", "no fence"])
+@pytest.mark.parametrize("slip", ["", "pairs exchanged", "no fence", "overwritten"])
 def test_a_in_registers(emulator: Emulator, name: str, problem: Problem, slip: str) -> None:
     family = tiny_wgmma()
     config = family.seeds[0]
@@ -179,8 +179,15 @@ def test_a_in_registers(emulator: Emulator, name: str, problem: Problem, slip: s
         body = body.replace("i % 2 * 8", "i / 2 * 8").replace("i / 2 * 16", "i % 2 * 16")
     if slip == "no fence":
         body = body.replace("wgmma_fence();", "")
+    if slip == "overwritten":
+        # By the fragments of the next step, before the products of this one are done.
+        body = body.replace("[4][4]", "[1][4]").replace("[step]", "[0]")
     source = edited(source, "        for (int step = 0; step < 4; ++step) {\n", body)
     source = edited(source, f"{name[:-1]}k", name)
-    source = edited(source, "(accum, a + step * 2,", "(accum, fragments,")
+    source = edited(
+        source,
+        "(accum, a + step * 2,",
+        "(accum, fragments[" + ("0" if slip == "overwritten" else "step") + "],",
+    )
     report = emulator.verify(source, launch_plan(family, config, problem), problem)
     assert report.ok == (not slip), report.message

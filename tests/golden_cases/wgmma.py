@@ -75,6 +75,31 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "e4m3_block_scales_overlapped",
+        Problem(
+            *(4096, 7168, 2048),
+            *(Layout.NT, DType.E4M3),
+            epilogue=Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]"),
+        ),
+        {"CLUSTER_M": 1, "CLUSTER_N": 2, "BOX_M": 16, "C_BUFFERS": 4, "GROUP_M": 8}
+        | {"EPILOGUE": "after", "STAGES": 3, "PROMOTE": 128, "PROMOTION": "overlapped"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e5m2_block_scales_overlapped",
+        Problem(
+            *(512, 2112, 7168),
+            *(Layout.NT, DType.E5M2_F32),
+            epilogue=Epilogue("relu(acc * sa[k / 128, m] * sb[n / 128, k / 128] + bias[n])"),
+        ),
+        {"BM": 64, "BN": 192, "WM": 64, "WN": 192, "CLUSTER_M": 1, "BOX_M": 64, "C_BUFFERS": 1}
+        | {"GROUP_M": 8, "BLOCKS": 0, "EPILOGUE": "after", "STAGES": 5, "PROMOTE": 128}
+        | {"PROMOTION": "overlapped"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "e4m3_overlapped",
         Problem(4096, 4096, 4096, Layout.NT, DType.E4M3),
         {"CLUSTER_M": 1, "GROUP_M": 16, "PROMOTE": 0},

@@ -2,10 +2,10 @@
 //
 // A warp computes its 16 of the 64 rows by itself; that the four warps issue the same is not checked, but
 // a product is done only when all have issued it, and done for all when one of them has waited for it. From
-// its issue to then it reads shared memory whenever it likes, and its sums are nobody's until their warp has
-// waited: they hold NaN meanwhile. It is multiplied at once, or as late as can be, like copies. Products are
-// exact, the sum of one instruction as for mma.sync (tensor_cores.h), aligned where they are 8-bit floats. Sums
-// of 8-bit integers are 32-bit integers, whose bits are kept in the place of floats.
+// its issue to then it reads shared memory and A's registers whenever it likes, and its sums are nobody's
+// until their warp has waited: they hold NaN meanwhile. It is multiplied at once, or as late as can be, like
+// copies. Products are exact, the sum of one instruction as for mma.sync (tensor_cores.h), aligned where they
+// are 8-bit floats. Sums of 8-bit integers are 32-bit integers, whose bits are kept in the place of floats.
 #pragma once
 
 #include "tensor_cores.h"
@@ -26,6 +26,7 @@ struct Product {
     WarpgroupOperands what;
     std::shared_ptr<WarpSums> sums;
     std::vector<unsigned> registers;  // A of the lanes, [lane][4], where it is not in shared memory
+    std::vector<const unsigned*> of_lane;  // where a lane has them
     std::vector<uint32_t> issued;     // clocks of the lanes that brought them
     uint64_t pc;
 };
@@ -217,7 +218,7 @@ inline void remember(WarpProducts& products, const LaneOperands* const* lanes, u
 
 void start_product(const Thread& thread, const LaneOperands* const* lanes) {
     WarpProducts& products = products_of(thread);
-    Product product{*lanes[0]->warpgroup, nullptr, {}, {}, thread.pc};
+    Product product{*lanes[0]->warpgroup, nullptr, {}, {}, {}, thread.pc};
     if (!products.fenced) {
         report_here(Kind::kNoRegisterFence, thread.pc);
         products.fenced = true;
@@ -225,6 +226,7 @@ void start_product(const Thread& thread, const LaneOperands* const* lanes) {
     product.sums = sums_of(products, lanes, product.what.num_sums);
     for (uint32_t lane = 0; lane < 32 && lanes[0]->a != nullptr; ++lane) {
         product.registers.insert(product.registers.end(), lanes[lane]->a, lanes[lane]->a + 4);
+        product.of_lane.push_back(lanes[lane]->a);
         product.issued.push_back(lane_of_warp(thread, lane)->clock++);
     }
     remember(products, lanes, product.what.num_sums);
@@ -235,6 +237,13 @@ void start_product(const Thread& thread, const LaneOperands* const* lanes) {
     products.open.push_back(std::move(product));
 }
 
+// A product may read A's registers until it is done: what lanes write to them meanwhile is multiplied.
+inline void read_registers(Product& product) {
+    for (size_t lane = 0; lane < product.of_lane.size(); ++lane) {
+        std::copy_n(product.of_lane[lane], 4, product.registers.begin() + 4 * lane);
+    }
+}
+
 // The groups before that number of one warp are done.
 inline void finish_products(const Thread& lane_0, uint32_t end, uint64_t pc) {
     WarpProducts& products = products_of(lane_0);
@@ -242,6 +251,7 @@ inline void finish_products(const Thread& lane_0, uint32_t end, uint64_t pc) {
         ProductGroup& group = products.groups[i];
         for (size_t j = 0; j < group.products.size() && !group.done; ++j) {
             if (exchange->late_copies) {
+                read_registers(group.products[j]);
                 multiply(group.products[j], first_row(lane_0));
             }
             const Product& product = group.products[j];

@@ -1,0 +1,663 @@
+// autogemm, family gemm_wgmma: BM=64 BN=192 WM=64 WN=192 STAGES=5 SCHEDULE=cooperative CLUSTER_M=1
+// CLUSTER_N=1 SPLIT_K=1 BOX_M=64 C_BUFFERS=1 GROUP_M=8 BLOCKS=0 EPILOGUE=after K_ORDER=forward
+// SWAP_AB=0 SHORT_BY=0 PACK=none PROMOTE=128 PROMOTION=overlapped STORE_C=tma
+
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
+// A and B e5m2, C f32, accumulators FP32 in registers, of fewer bits in tensor cores.
+// Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
+//
+// TMA loads k tiles of A and B into stages in shared memory; warpgroups multiply them.
+//
+// Valid for:
+//   M, K: any; N: multiples of 4, since TMA writes C in chunks of 16 bytes
+//   A, B: aligned to 16 bytes, lda and ldb multiples of 16
+//   C: aligned to 16 bytes, ldc a multiple of 4
+
+// Instructions of Hopper alone, which the plain target sm_90 does not have.
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
+#endif
+
+// The bits of an e5m2.
+using Element = unsigned char;
+using Result = float;
+
+// Tile of C owned by one thread block, and by one warpgroup (four warps).
+constexpr int BM = 64;
+constexpr int BN = 192;
+constexpr int WM = 64;
+constexpr int WN = 192;
+// Stages: k tiles of A and B that are in flight or in use.
+constexpr int STAGES = 5;
+// Boxes of C, 64 rows of 128 bytes, that a warpgroup fills while TMA writes others.
+constexpr int BOX_M = 64;
+constexpr int C_BUFFERS = 1;
+
+constexpr int WARPGROUP = 128;
+constexpr int CONSUMERS = (BM / WM) * (BN / WN);
+constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
+// Depth of a k tile: 128 bytes of a stored row, or as many rows of an operand stored across k.
+constexpr int BK = 128 / sizeof(Element);
+// Depth of one instruction.
+constexpr int STEP = 32 / sizeof(Element);
+constexpr int A_BYTES = BM * 128;
+constexpr int STAGE_BYTES = (BM + BN) * 128;
+// An instruction makes 64 rows and all columns of a warpgroup, a thread NUM_ACCUM elements of them.
+constexpr int ROW_TILES = WM / 64;
+constexpr int NUM_ACCUM = WN / 2;
+constexpr int BOX_N = 128 / sizeof(Result);
+constexpr int BOX_BYTES = BOX_M * 128;
+// All boxes of a warpgroup.
+constexpr int C_BYTES = C_BUFFERS * 64 * 128;
+
+// The number of this thread's warp. A shuffle tells the compiler that it is the same in all lanes:
+// what is computed from it, such as addresses of products and copies, stays in uniform registers,
+// from which their instructions take it.
+__device__ __forceinline__ int warp_number() {
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+}
+
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// True in one thread of a warp, always the same; executed by all of them. If a comparison of thread
+// numbers chose the thread that copies, the compiler would make a loop over threads of each copy.
+__device__ __forceinline__ bool is_elected() {
+    unsigned elected;
+    asm volatile(
+        "{\n"
+        ".reg .pred elected;\n"
+        "elect.sync _|elected, 0xffffffff;\n"
+        "selp.u32 %0, 1, 0, elected;\n"
+        "}"
+        : "=r"(elected));
+    return elected != 0;
+}
+
+// A barrier in shared memory, for num_arrivals arrivals in each phase.
+__device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(num_arrivals)
+                 : "memory");
+}
+
+// Called by the thread that initialised, before a barrier: bulk copies and other blocks see it.
+__device__ __forceinline__ void mbarrier_fence_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Orders what this thread and those before it stored or read before bulk copies that follow.
+__device__ __forceinline__ void fence_before_bulk_copies() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Arrives: threads that wait for this phase see what came before.
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long* mbarrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier))
+                 : "memory");
+}
+
+// Arrives, and keeps the phase from ending before bulk copies have brought num_bytes.
+__device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier,
+                                                       unsigned num_bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(num_bytes)
+                 : "memory");
+}
+
+// Waits for the end of the phase of that parity; the first phase has parity 0.
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsigned parity) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(mbarrier);
+    unsigned done;
+    do {
+        asm volatile(
+            "{\n"
+            ".reg .pred done;\n"
+            "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, done;\n"
+            "}"
+            : "=r"(done)
+            : "r"(address), "r"(parity)
+            : "memory");
+    } while (done == 0);
+}
+
+// A barrier for num_threads of the block, a multiple of 32. Numbers go from 1 to 15.
+__device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
+}
+
+// Counts this thread as arrived without waiting for the others.
+__device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
+    asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
+}
+
+// A matrix as the driver describes it to TMA; passed as `const __grid_constant__ TensorMap`.
+struct __align__(64) TensorMap {
+    unsigned long long words[16];
+};
+
+// Prefetches the map before its first use.
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Starts a copy of the map's box, its first element in that column and row; what lies outside the
+// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
+// box, ends when they have come.
+__device__ __forceinline__ void copy_tile(void* shared, const TensorMap& map, int column, int row,
+                                          unsigned long long* mbarrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, { %2, %3 }], [%4];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+        "l"(&map), "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+        : "memory");
+}
+
+// Starts to write a box from shared memory, without what lies outside the matrix. Threads that
+// filled it have called fence_before_bulk_copies() and a barrier before.
+__device__ __forceinline__ void store_tile(const void* shared, const TensorMap& map, int column,
+                                           int row) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, { %1, %2 }], [%3];" ::"l"(
+            &map),
+        "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(shared))
+        : "memory");
+}
+
+// Called by the thread that started them: stores since the last call are one group.
+__device__ __forceinline__ void commit_tile_stores() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Waits until all but the last `num_left` groups of this thread (a constant) have read shared
+// memory, which may then be filled again.
+#define wait_for_tile_reads(num_left) \
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(num_left) : "memory")
+
+// Waits until they have written C as well.
+#define wait_for_tile_stores(num_left) \
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(num_left) : "memory")
+
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte chunks swizzled by
+// row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
+// stride_bytes apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one
+// k, eight k are stride_bytes apart, the next 64 elements leading_bytes. Add bytes >> 4 to move it.
+__device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared,
+                                                                    unsigned leading_bytes,
+                                                                    unsigned stride_bytes) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    return (unsigned long long)(address >> 4 & 0x3fffu) |
+           (unsigned long long)(leading_bytes >> 4) << 16 |
+           (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
+}
+
+// Called before the first product that reads registers which this thread wrote.
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+// Products started since the last call are one group.
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Wait until all groups are done, or all but the last.
+__device__ __forceinline__ void wgmma_wait_0() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_wait_1() {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
+// Called behind a wait: the compiler must not read these accumulators earlier.
+__device__ __forceinline__ void keep_in_place(float (&accum)[32]) {
+    #pragma unroll
+    for (int i = 0; i < 32; ++i) {
+        asm volatile("" : "+f"(accum[i])::"memory");
+    }
+}
+
+// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
+//   a: 64 x 32, in registers, as fragments of mma.sync
+//   b: 32 x 64, stored along k
+//   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
+__device__ __forceinline__ void wgmma_e5m2_rk(float (&d)[32], const unsigned (&a)[4],
+                                              unsigned long long b, unsigned accumulate) {
+    // clang-format off
+    asm volatile(
+        "{\n"
+        ".reg .pred accumulate;\n"
+        "setp.ne.b32 accumulate, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k32.f32.e5m2.e5m2 "
+        "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        "%28, %29, %30, %31 }, "
+        "{ %32, %33, %34, %35 }, %36, accumulate, 1, 1;\n"
+        "}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+          "+f"(d[30]), "+f"(d[31])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+    // clang-format on
+}
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory; lane i has the address of a row, and
+// gets two neighbours of row i / 4 of each.
+__device__ __forceinline__ void load_matrices(unsigned (&to)[4], const void* row) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address));
+}
+
+__device__ __forceinline__ void load_matrices(unsigned (&first)[2], unsigned (&second)[2],
+                                              const void* row) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
+                 : "r"(address));
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// Stages in shared memory, each with room for a k tile of A and one of B. A stage is full when TMA
+// has brought their bytes, and empty when all warps that multiply have released it.
+struct Pipeline {
+    unsigned char* stages;
+    unsigned long long* full;
+    unsigned long long* empty;
+    // The next stage, and the parity of its phase: how often all stages have been used.
+    int stage = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ unsigned char* k_tile_a() const {
+        return stages + stage * STAGE_BYTES;
+    }
+
+    __device__ __forceinline__ unsigned char* k_tile_b() const {
+        return k_tile_a() + A_BYTES;
+    }
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+
+    // Called by each warp when its products with that stage are done.
+    __device__ __forceinline__ void release(int used) const {
+        const int lane = threadIdx.x % 32;
+        // All lanes have loaded their fragments.
+        __syncwarp();
+        if (lane == 0) {
+            mbarrier_arrive(empty + used);
+        }
+    }
+};
+
+// A block's tile: where in C it begins.
+struct Place {
+    int m0, n0;
+};
+
+// The tiles of C, by their number.
+struct Tiles {
+    unsigned rows, columns;
+
+    __device__ __forceinline__ int count() const {
+        return (int)(rows * columns);
+    }
+
+    // Down GROUP_M rows of tiles, then one column on, so that tiles in flight share rows of A and
+    // columns of B in L2.
+    static constexpr int GROUP_M = 8;
+
+    __device__ __forceinline__ Place place(unsigned index) const {
+        const unsigned in_group = index % (GROUP_M * columns);
+        const int first = index / (GROUP_M * columns) * GROUP_M;
+        // The last group may have fewer rows; a constant is divided by faster.
+        const int height = min(GROUP_M, (int)rows - first);
+        const int column = height == GROUP_M ? in_group / GROUP_M : in_group / height;
+        const int row = first + in_group - column * height;
+        const int m0 = row * BM;
+        const int n0 = column * BN;
+        return {m0, n0};
+    }
+};
+
+// Loads rows m0 to m0 + BM of A, 128 bytes wide.
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const TensorMap& map, int m0, int k0,
+                                       unsigned long long* full) {
+    copy_tile(k_tile, map, k0, m0, full);
+}
+
+// Loads rows n0 to n0 + BN of B, 128 bytes wide.
+__device__ __forceinline__ void load_b(unsigned char* k_tile, const TensorMap& map, int n0, int k0,
+                                       unsigned long long* full) {
+    copy_tile(k_tile, map, k0, n0, full);
+}
+
+// NaN stays NaN.
+__device__ __forceinline__ float relu(float x) {
+    return x < 0.0f ? 0.0f : x;
+}
+
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    const float* sa;
+    const float* sb;
+    const float* bias;
+
+    __device__ __forceinline__ bool reads_c() const {
+        return false;
+    }
+
+    // Whether C is made of accumulators as they are.
+    __device__ __forceinline__ bool is_identity() const {
+        return false;
+    }
+};
+
+// C[m][n] = relu(acc * sa[k / 128, m] * sb[n / 128, k / 128] + bias[n])
+// accum is a sum of products of blocks times their scales.
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    const float bias = with.bias[n];
+    return relu(accum + bias);
+}
+
+// C, of which M x N elements exist. TMA writes it; old values are read from here.
+struct Output {
+    int M, N;
+    const Result* C;
+    int ldc;
+    Epilogue with;
+
+    // The element of C that an accumulator becomes. Outside C, where nothing is written, it may be
+    // any value, and the epilogue still gets a row and a column of C.
+    __device__ __forceinline__ float element(float accum, int m, int n) const {
+        float old_c = 0.0f;
+        if (with.reads_c() && m < M && n < N) {
+            old_c = C[(long long)m * ldc + n];
+        }
+        return epilogue(accum, old_c, min(m, M - 1), min(n, N - 1), with);
+    }
+};
+
+// Accumulators become elements of C where they are. The four of a thread in each 8 columns of an
+// instruction are two neighbours in two rows. All row tiles take theirs at the same time,
+// so that what they read in common is loaded once.
+__device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int n0,
+                                               float (&accum)[ROW_TILES][NUM_ACCUM]) {
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int four = 0; four < NUM_ACCUM; four += 4) {
+        #pragma unroll
+        for (int i = 0; i < ROW_TILES; ++i) {
+            #pragma unroll
+            for (int at = 0; at < 4; ++at) {
+                const int m = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 * 8;
+                const int n = n0 + four / 4 * 8 + lane % 4 * 2 + at % 2;
+                float& element = accum[i][four + at];
+                element = output.element(element, m, n);
+            }
+        }
+    }
+}
+
+// What a thread has of a box: elements of C.
+constexpr int IN_BOX = BOX_N / 2;
+
+// Writes a box of a warpgroup. TMA undoes the swizzle of a box's 16-byte chunks as it writes them,
+// and leaves out what is outside C.
+__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const TensorMap& map_c,
+                                          int warpgroup, int m0, int n0, const float* elements) {
+    const int thread = threadIdx.x % WARPGROUP;
+    const int warp = thread / 32;
+    const int lane = thread % 32;
+    if (thread == 0) {
+        wait_for_tile_reads(C_BUFFERS - 1);
+    }
+    named_barrier_sync(1 + warpgroup, WARPGROUP);
+    unsigned char* const box = boxes + buffer * BOX_BYTES;
+    #pragma unroll
+    for (int at = 0; at < IN_BOX; at += 2) {
+        const int row = 16 * warp + lane / 4 + at / 2 % 2 * 8;
+        const int chunk = (at / 4 * 2 + lane % 4 / 2) ^ row % 8;
+        float* const two = (float*)(box + row * 128 + chunk * 16 + lane % 2 * 8);
+        *(float2*)two = make_float2(elements[at], elements[at + 1]);
+    }
+    fence_before_bulk_copies();
+    named_barrier_sync(1 + warpgroup, WARPGROUP);
+    if (thread == 0) {
+        store_tile(box, map_c, n0, m0);
+        commit_tile_stores();
+    }
+}
+
+// Writes a warpgroup's tile, box by box.
+__device__ __forceinline__ void store_accum(unsigned char* boxes, const TensorMap& map_c,
+                                            int warpgroup, int m0, int n0, const Output& output,
+                                            float (&accum)[ROW_TILES][NUM_ACCUM]) {
+    if (!output.with.is_identity()) {
+        apply_epilogue(output, m0, n0, accum);
+    }
+    int buffer = 0;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll
+        for (int n = 0; n < WN; n += BOX_N) {
+            const float* const elements = &accum[i][n / 2];
+            store_box(boxes, buffer, map_c, warpgroup, m0 + 64 * i, n0 + n, elements);
+            buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
+        }
+    }
+}
+
+// Columns of a warpgroup's tile that lie in one block of 128.
+constexpr int SCALE_COLUMNS = WN % 128 == 0 ? 128 : 64;
+
+// Scales of one block of 128 along k: of a thread's rows of A, and of its columns of B.
+struct Scales {
+    float a[ROW_TILES][2];
+    float b[WN / SCALE_COLUMNS];
+
+    // The factor of the sum that is a thread's accumulator j of row tile i.
+    __device__ __forceinline__ float of(int i, int j) const {
+        return a[i][j / 2 % 2] * b[j / 4 * 8 / SCALE_COLUMNS];
+    }
+};
+
+// All scales of a warpgroup's tile: sa[k / 128, m] for each row of A,
+// sb[n / 128, k / 128] for each 128 rows of B. Outside of C they are those of the last row.
+struct BlockScales {
+    const Output& output;
+    int num_blocks;
+    int m0, n0;
+
+    __device__ __forceinline__ Scales load(int block) const {
+        const float* const of_a = output.with.sa;
+        const float* const of_b = output.with.sb;
+        const int lane = threadIdx.x % 32;
+        const int row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+        Scales scales;
+        #pragma unroll
+        for (int i = 0; i < ROW_TILES; ++i) {
+            #pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int m = min(m0 + 64 * i + row + 8 * half, output.M - 1);
+                scales.a[i][half] = of_a[(long long)block * output.M + m];
+            }
+        }
+        #pragma unroll
+        for (int j = 0; j < WN / SCALE_COLUMNS; ++j) {
+            const int n = min(n0 + j * SCALE_COLUMNS, output.N - 1);
+            scales.b[j] = of_b[(long long)(n / 128) * num_blocks + block];
+        }
+        return scales;
+    }
+};
+
+// Columns of the products whose sums are scaled at a time, while those of the next ones are made.
+constexpr int PIECE = 64;
+constexpr int PIECES = WN / PIECE;
+using Piece = float[PIECE / 2];
+
+// A thread's elements of a k tile of A, as fragments of mma.sync have them.
+using Fragments = unsigned[BK / STEP][4];
+
+__device__ __forceinline__ void load_fragments(const unsigned char* rows, Fragments& fragments) {
+    const int lane = threadIdx.x % 32;
+    const int row = threadIdx.x % WARPGROUP / 32 * 16 + lane % 16;
+    #pragma unroll
+    for (int step = 0; step < BK / STEP; ++step) {
+        // Chunks of 16 bytes are swizzled by row % 8.
+        const int chunk = 2 * step + lane / 16 ^ row % 8;
+        load_matrices(fragments[step], rows + row * 128 + chunk * 16);
+    }
+}
+
+// Starts the products with 64 rows of B's k tile.
+__device__ __forceinline__ void start_piece(const Fragments& fragments, unsigned long long b,
+                                            Piece& partial) {
+    wgmma_fence();
+    #pragma unroll
+    for (int step = 0; step < BK / STEP; ++step) {
+        wgmma_e5m2_rk(partial, fragments[step], b + (step * 32 >> 4), step > 0);
+    }
+    wgmma_commit();
+}
+
+__device__ __forceinline__ void add_scaled(Piece& partial, const Scales& scale, int piece,
+                                           float (&accum)[NUM_ACCUM]) {
+    keep_in_place(partial);
+    #pragma unroll
+    for (int j = 0; j < PIECE / 2; ++j) {
+        const int at = piece * PIECE / 2 + j;
+        accum[at] += partial[j] * scale.of(0, at);
+    }
+}
+
+// accum = the products of a warpgroup's rows of A and columns of B, the first of which make row m0
+// and column n0 of C, over num_k_tiles k tiles.
+__device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
+                                              int column, const Output& output, int m0, int n0,
+                                              float (&accum)[ROW_TILES][NUM_ACCUM]) {
+    static_assert(BK == 128, "a k tile is a block along k");
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll
+        for (int j = 0; j < NUM_ACCUM; ++j) {
+            accum[i][j] = 0.0f;
+        }
+    }
+    const BlockScales scales = {output, num_k_tiles, m0, n0};
+    Scales next = scales.load(0);
+    Fragments fragments;
+    Piece partial[2];
+    mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+    load_fragments(pipeline.k_tile_a() + row * 128, fragments);
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+        const Scales scale = next;
+        const unsigned long long b =
+            matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+        #pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+            start_piece(fragments, b + (piece * PIECE * 128 >> 4), partial[piece % 2]);
+            if (piece == 0 && k_tile + 1 < num_k_tiles) {
+                // The next scales are under way while this k tile is multiplied.
+                next = scales.load(k_tile + 1);
+            }
+            if (piece > 0) {
+                wgmma_wait_1();
+                add_scaled(partial[(piece - 1) % 2], scale, piece - 1, accum[0]);
+            }
+        }
+        // The last products have read A's fragments: those of the next k tile take their place.
+        wgmma_wait_0();
+        pipeline.release(pipeline.stage);
+        pipeline.advance();
+        if (k_tile + 1 < num_k_tiles) {
+            mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+            load_fragments(pipeline.k_tile_a() + row * 128, fragments);
+        }
+        add_scaled(partial[(PIECES - 1) % 2], scale, PIECES - 1, accum[0]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const Element* __restrict__ A, int lda,
+                const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C, int ldc,
+                const float* __restrict__ epilogue_sa, const float* __restrict__ epilogue_sb,
+                const Result* __restrict__ epilogue_bias, const __grid_constant__ TensorMap map_a,
+                const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_c) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    unsigned char* const boxes = shared + STAGES * STAGE_BYTES;
+    unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
+    Pipeline pipeline = {shared, barriers, barriers + STAGES};
+    const int warp = warp_number();
+    const int warpgroup = warp / 4;
+
+    if (threadIdx.x == CONSUMERS * WARPGROUP) {
+        prefetch_tensor_map(map_a);
+        prefetch_tensor_map(map_b);
+        prefetch_tensor_map(map_c);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(pipeline.full + stage, 1);
+            // One arrival for each warp that releases it.
+            mbarrier_init(pipeline.empty + stage, 4 * CONSUMERS);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+
+    Tiles tiles;
+    tiles.rows = (M + BM - 1) / BM;
+    tiles.columns = (N + BN - 1) / BN;
+    const int first_tile = (int)blockIdx.x;
+    const int stride = (int)gridDim.x;
+    const int num_k_tiles = (K + BK - 1) / BK;
+
+    const Epilogue with = {epilogue_sa, epilogue_sb, epilogue_bias};
+    if (warpgroup == CONSUMERS) {
+        // Load: one thread keeps the stages full, across the ends of tiles.
+        if (warp % 4 == 0 && is_elected()) {
+            for (int tile = first_tile; tile < tiles.count(); tile += stride) {
+                const Place place = tiles.place(tile);
+                for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+                    const int k0 = k_tile * BK;
+                    unsigned long long* const full = pipeline.full + pipeline.stage;
+                    mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
+                    mbarrier_arrive_expect(full, STAGE_BYTES);
+                    load_a(pipeline.k_tile_a(), map_a, place.m0, k0, full);
+                    load_b(pipeline.k_tile_b(), map_b, place.n0, k0, full);
+                    pipeline.advance();
+                }
+            }
+        }
+    } else {
+        float accum[ROW_TILES][NUM_ACCUM];
+        // Multiply and store.
+        const int row = warpgroup / (BN / WN) * WM;
+        const int column = warpgroup % (BN / WN) * WN;
+        for (int tile = first_tile; tile < tiles.count(); tile += stride) {
+            const Place place = tiles.place(tile);
+            const Output output = {M, N, C, ldc, with};
+            multiply_tile(pipeline, num_k_tiles, row, column, output, place.m0 + row,
+                          place.n0 + column, accum);
+            store_accum(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0 + row,
+                        place.n0 + column, output, accum);
+        }
+        if (threadIdx.x % WARPGROUP == 0) {
+            wait_for_tile_reads(0);
+        }
+    }
+}
