@@ -318,6 +318,7 @@ def _run(run: int, problem: int, device: int, began: datetime) -> Row:
         "seed": run,
         "l2": "warm",
         "objective": "time",
+        "max_error": "",
         "fill": "uniform",
         "provenance": "measured",
         "state": "finished",

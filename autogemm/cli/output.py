@@ -8,12 +8,15 @@ import io
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum, auto
+from itertools import groupby
 from typing import Any
 
 import click
 
 from autogemm.cli.table import Row, print_table, remember_wide
 from autogemm.support.errors import UsageError
+
+_NESTED = (dict, list)
 
 
 class Form(Enum):
@@ -88,19 +91,22 @@ def _indented(value: Any, indent: str = "\n") -> str:
 
     ``indent`` is a line break and the spaces before the value's last line.
     """
-    if not value or not isinstance(value, dict | list):
+    if not value or not isinstance(value, _NESTED):
         return json.dumps(value)
     deeper = indent + "  "
-    parts = value.values() if isinstance(value, dict) else value
-    if not any(isinstance(part, dict | list) for part in parts):
-        inner = json.dumps(value, separators=("," + deeper, ": "))[1:-1]
-    else:
-        texts = [_indented(part, deeper) for part in parts]
-        if isinstance(value, dict):
-            texts = [f"{json.dumps(name)}: {text}" for name, text in zip(value, texts, strict=True)]
-        inner = ("," + deeper).join(texts)
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    return f"{opening}{deeper}{inner}{indent}{closing}"
+    between = "," + deeper
+    encode = json.JSONEncoder(separators=(between, ": ")).encode
+    if isinstance(value, list):
+        is_plain = not any(isinstance(part, _NESTED) for part in value)
+        texts = [encode(value)[1:-1]] if is_plain else [_indented(part, deeper) for part in value]
+        return f"[{deeper}{between.join(texts)}{indent}]"
+    texts = []
+    for is_nested, items in groupby(value.items(), lambda item: isinstance(item[1], _NESTED)):
+        if is_nested:
+            texts += [f"{json.dumps(name)}: {_indented(part, deeper)}" for name, part in items]
+        else:
+            texts.append(encode(dict(items))[1:-1])
+    return f"{{{deeper}{between.join(texts)}{indent}}}"
 
 
 def print_each(rows: Iterable[Row], columns: Sequence[str], form: Form) -> int:

@@ -39,6 +39,8 @@ from autogemm.model.splitting import splitting_of
 from autogemm.store import ResultRow, RunLine, RunRow, Store, TrialRow, open_store
 
 FlatRow = dict[str, Any]
+# Types of most cells, which JSON has.
+_PLAIN = frozenset({str, int, bool, type(None)})
 Columns = tuple[str, ...]
 
 # For people: `problem` also names what is not the default, such as beta=1.
@@ -294,7 +296,9 @@ def for_table(row: FlatRow) -> FlatRow:
 
 def for_json(row: FlatRow) -> FlatRow:
     """Return plain JSON types; an infinite error becomes null, as JSON has no infinity."""
-    return {name: _for_json(value) for name, value in row.items()}
+    return {
+        name: value if type(value) in _PLAIN else _for_json(value) for name, value in row.items()
+    }
 
 
 def for_csv(row: FlatRow) -> FlatRow:

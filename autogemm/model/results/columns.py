@@ -7,6 +7,7 @@ names that it had before.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import reduce
 from typing import Any
 
 from autogemm.model.batch import Batch
@@ -19,6 +20,8 @@ from autogemm.model.results.outcome import Environment, Sustained, Telemetry, Ve
 Row = dict[str, Any]
 # Where the cells of a row lie in a value: name to attributes, by points.
 Paths = Mapping[str, str]
+# Values that a cell holds as text. A tuple: a union would be made anew for each cell.
+_AS_TEXT = (Epilogue, Batch, Groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +114,22 @@ OUTCOME: Paths = {
 
 def row_of(value: object, paths: Paths) -> Row:
     """The cells that lie in a value; None where a part is missing on the way."""
-    return {name: _at(value, path) for name, path in paths.items()}
+    parts: dict[str, Any] = {"": value}
+    row: Row = {}
+    for name, path in paths.items():
+        where, _, last = path.rpartition(".")
+        if where not in parts:
+            # Many cells lie in the same part, which is looked up once.
+            parts[where] = reduce(_member, where.split("."), value)
+        cell = _member(parts[where], last)
+        row[name] = str(cell) if isinstance(cell, _AS_TEXT) else cell
+    return row
 
 
-def _at(value: object, path: str) -> Any:
-    for name in path.split("."):
-        if value is None:
-            return None
-        value = value[name] if isinstance(value, dict) else getattr(value, name)
-    return str(value) if isinstance(value, Epilogue | Batch | Groups) else value
+def _member(value: Any, name: str) -> Any:
+    if value is None:
+        return None
+    return value[name] if isinstance(value, dict) else getattr(value, name)
 
 
 def nested(row: Mapping[str, Any], paths: Paths) -> Row:

@@ -1,12 +1,12 @@
 """Questions of people and the tuner about runs and trials, as selects."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby, islice
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import InstrumentedAttribute, Session, selectinload
 
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
@@ -16,9 +16,12 @@ from autogemm.model.results.outcome import Objective, Outcome, Provenance, Statu
 from autogemm.store.tables import records
 from autogemm.store.tables.convert import (
     columns_of,
+    device_in,
     device_key,
+    environment_in,
     finals_of,
     outcome_of,
+    problem_in,
     spec_columns,
     spec_of,
     trial_row_of,
@@ -42,6 +45,7 @@ _ENDS = (Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESUL
 _REPEATABLE = [status.value for status in _ENDS]
 
 Condition = ColumnElement[bool]
+Part = TypeVar("Part")
 
 # A statement of SQLite has 32766 parameters at most.
 _MOST_IDS = 10_000
@@ -255,8 +259,15 @@ def run_lines(
     matching = select(RunRecord.id).where(*conditions(query)).order_by(RunRecord.id.desc())
     for ids in in_chunks(session.scalars(matching.limit(limit)).all()):
         counts, winners = _counts(session, ids), _winners(session, ids)
-        runs = select(RunRecord).where(RunRecord.id.in_(ids)).order_by(RunRecord.id.desc())
-        for run in session.scalars(runs.options(*SHARED)):
+        # Many runs share a problem, a GPU and an environment: each becomes a value once.
+        problems = _named_by(session, ids, ProblemRecord, RunRecord.problem_id, problem_in)
+        devices = _named_by(session, ids, DeviceRecord, RunRecord.device_id, device_in)
+        environments = _named_by(
+            session, ids, EnvironmentRecord, RunRecord.environment_id, environment_in
+        )
+        # The table, not the class: an object for each row takes longer than reading it.
+        runs = select(RunRecord.__table__).where(RunRecord.id.in_(ids))
+        for run in session.execute(runs.order_by(RunRecord.id.desc())):
             num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))
             winner = winners.get(run.id, (fastest_us, None, None, None))
             time_us, ratio, low, high = winner
@@ -264,7 +275,12 @@ def run_lines(
                 records.RunLine,
                 run,
                 run_id=run.id,
-                spec=spec_of(run),
+                spec=spec_of(
+                    run,
+                    problem=problems[run.problem_id],
+                    device=devices[run.device_id],
+                    environment=environments[run.environment_id],
+                ),
                 num_trials=num_trials,
                 num_ok=num_ok,
                 time_us=time_us,
@@ -272,6 +288,21 @@ def run_lines(
                 ratio_low=low,
                 ratio_high=high,
             )
+
+
+def _named_by(
+    session: Session,
+    run_ids: list[int],
+    kind: type[Any],
+    key: InstrumentedAttribute[int],
+    value_in: Callable[[Any], Part],
+) -> dict[int, Part]:
+    """The values of the rows of a table that the column ``key`` of these runs names."""
+    named = select(key).where(RunRecord.id.in_(run_ids))
+    return {
+        record.id: value_in(record)
+        for record in session.scalars(select(kind).where(kind.id.in_(named)))
+    }
 
 
 def newest_run_id(

@@ -100,7 +100,7 @@ def _json(name: str, values: tuple[Any, ...]) -> object:
     return list(values)
 
 
-def value_of(kind: type[Kind], record: Base, /, **given: object) -> Kind:
+def value_of(kind: type[Kind], record: Any, /, **given: object) -> Kind:
     """The value of a row; ``given`` are the fields that other tables hold."""
     key: Any = kind
     readers: Readers = _readers(key)
@@ -152,6 +152,16 @@ def device_of(facts: Columns) -> Device:
     return device
 
 
+def device_in(record: Any) -> Device:
+    """The device that a row of devices holds. Raises as `device_of`."""
+    return device_of(record.facts)
+
+
+def environment_in(record: Any) -> Environment:
+    """The environment that a row of environments holds."""
+    return value_of(Environment, record)
+
+
 def problem_of(record: Any) -> Problem:
     """The problem of a row. Raises ValueError as `problem_in`."""
     return problem_in(record.problem)
@@ -200,8 +210,8 @@ def spec_columns(spec: RunSpec) -> Columns:
     return {name: _cell(name, texts.get(name, getattr(spec, name))) for name in SPEC_COLUMNS}
 
 
-def spec_of(record: RunRecord) -> RunSpec:
-    """The request of a run's row."""
+def spec_of(record: Any, **given: object) -> RunSpec:
+    """The request of a run's row; ``given`` as in `value_of`."""
     fix: dict[str, list[Value]] = json.loads(record.fix)
     if not isinstance(fix, dict):
         raise ValueError(f"the narrowing of run {record.id} is no JSON object")
@@ -210,6 +220,7 @@ def spec_of(record: RunRecord) -> RunSpec:
         record,
         families=tuple(record.families.split()),
         fix=tuple((name, tuple(values)) for name, values in fix.items()),
+        **given,
     )
 
 
@@ -294,8 +305,8 @@ _OTHERS: dict[Any, Callable[[Any], object]] = {
     Sustained | None: sustained_of,
     tuple[Call, ...]: calls_of,
     Problem: problem_of,
-    Device: lambda record: device_of(record.device.facts),
-    Environment: lambda record: value_of(Environment, record.environment),
+    Device: lambda record: device_in(record.device),
+    Environment: lambda record: environment_in(record.environment),
     tuple[Check, ...]: lambda record: tuple(
         Check(**{**check, "verdict": Verdict(check["verdict"])}) for check in record.checks
     ),
