@@ -208,6 +208,7 @@ def test_a_scheduler_that_dies_ends_it_in_one_line(tmp_path: Path) -> None:
     command += [str(tmp_path / "worker")]
     worker = subprocess.Popen(command, env=shared, **quiet)  # type: ignore[call-overload]
     try:
+        wait_until(file.exists, "the scheduler says where it is")
         run = Run(tmp_path, 1, "--scheduler-file", str(file))
         assert run.wait_for(0, hold) == worker.pid
         wait_until(lambda: stored(tmp_path), "the first problem is stored")
