@@ -247,6 +247,23 @@ def with_hashes(family: Family) -> list[str]:
     return [source.sha256[:SHORT_SHA256] for source in texts]
 
 
+def test_of_a_changed_template_the_configs_with_other_texts_count(
+    tmp_path: Path, family: Family
+) -> None:
+    path, hashes = tmp_path / "x.json.gz", with_hashes(family)
+    for others, said in (
+        (0, None),
+        (3, "other kernels for 3 of its 32 configs: their times are"),
+        (len(hashes), "version of the template tiny: its times are"),
+    ):
+        timed = ["0" * SHORT_SHA256] * others + hashes[others:]
+        changed = tiny_recording(family, template_sha256="1" * 64, kernel_sha256=timed)
+        write_recording(changed, path)
+        caveats = RecordedTarget(path).caveats(family)
+        assert len(caveats) == (said is not None)
+        assert said is None or said in caveats[0]
+
+
 @pytest.mark.parametrize(
     ("changes", "answer"),
     [

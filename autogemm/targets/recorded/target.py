@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autogemm.codegen import render
 from autogemm.formats import FILE_SUFFIX, Recording, listed_format, read_recording
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import MAIN_KERNEL, Candidate, Resources
@@ -173,10 +174,17 @@ class RecordedTarget(RecordedPlace):
         """Return what a person must know before believing the times, a line each."""
         recording = self.recording
         lines = []
-        if recording.template_sha256 != family.template_sha256:
+        num_changed = self._num_changed(family)
+        if num_changed == len(recording):
             lines.append(
                 f"the recording {self.path.name} ({recording.source.date}) was made with another "
                 f"version of the template {family.name}: its times are of that version"
+            )
+        elif num_changed > 0:
+            lines.append(
+                f"the recording {self.path.name} ({recording.source.date}) was made with another "
+                f"version of the template {family.name}, which emitted other kernels for "
+                f"{num_changed} of its {len(recording)} configs: their times are of that version"
             )
         if not recording.complete:
             lines.append(
@@ -184,6 +192,25 @@ class RecordedTarget(RecordedPlace):
                 "that it holds can be chosen"
             )
         return tuple(lines)
+
+    def _num_changed(self, family: Family) -> int:
+        """How many configs' texts are others than those that were timed, as far as these are known:
+        a recording without hashes counts as changed if its template has changed.
+        """
+        recording = self.recording
+        if recording.template_sha256 == family.template_sha256:
+            return 0
+        if recording.kernel_sha256 is None:
+            return len(recording)
+        columns = _current_columns(family, recording)
+        configs = (
+            family.completed(Config.of(family.name, dict(zip(columns, values, strict=True))))
+            for values in zip(*columns.values(), strict=True)
+        )
+        return sum(
+            not render(family, config, recording.problem).sha256.startswith(timed)
+            for config, timed in zip(configs, recording.kernel_sha256, strict=True)
+        )
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         """Return the recorded outcome of this config; REJECTED if it does not hold it."""
