@@ -42,7 +42,6 @@ from autogemm.store.tables.models import (
     KernelRecord,
     MeasurementRecord,
     ResourcesRecord,
-    RunRecord,
     TrialRecord,
 )
 from autogemm.store.tables.records import RunSpec, TrialRow
