@@ -29,7 +29,8 @@ _TARGET = re.compile(r"\bBRA\b.*`\((\.L\w+)\)")
 # Mnemonics up to their first dot; a leading U (the uniform datapath) is dropped first.
 _KINDS = {
     "ffma": ("FFMA", "FFMA2"),
-    "tensor": ("HMMA", "HGMMA"),
+    # Of mma.sync and of wgmma: 16 bits and TF32, 8-bit floats, integers.
+    "tensor": ("HMMA", "HGMMA", "QMMA", "QGMMA", "IMMA", "IGMMA"),
     "shared_loads": ("LDS", "LDSM"),
     "global_loads": ("LDG", "LDGSTS", "UTMALDG", "UBLKCP"),
     "shared_stores": ("STS", "STSM"),

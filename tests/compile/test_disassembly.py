@@ -91,6 +91,19 @@ def test_the_main_loop_of_tensor_cores_has_their_products(compiler: Compiler) ->
 
 
 @needs_nvdisasm
+@pytest.mark.parametrize(
+    ("name", "products", "scaled"),
+    [("e4m3", 4, 0), ("i8", 4, 0), ("e4m3_block_scales_overlapped", 16, 128)],
+)
+def test_the_main_loop_of_8_bits_has_their_products(
+    compiler: Compiler, name: str, products: int, scaled: int
+) -> None:
+    mix = main_loop(disassemble(cubin_of(case(name, "gemm_wgmma"), compiler)), "gemm_kernel")
+    assert mix is not None
+    assert (mix.tensor, mix.ffma) == (products, scaled)
+
+
+@needs_nvdisasm
 def test_boxes_are_written_within_the_loop_over_k_tiles(compiler: Compiler) -> None:
     overlapped = case("bf16_overlapped", "gemm_wgmma")
     after = replace(overlapped, changes=overlapped.changes | {"EPILOGUE": "after"})

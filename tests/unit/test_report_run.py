@@ -195,6 +195,12 @@ def test_a_verdict_comes_first() -> None:
     )
     waves: Any = (SimpleNamespace(kernel="k", blocks=9, waves=0.1, lost_share=0.9),)
     assert "90% of it is idle" in conclusion(replace(plain, waves=waves))[0]
+    for tensor, said in ((0, True), (16, False)):
+        # Multiply-adds beside tensor cores scale sums: they say nothing of the peak.
+        mix = SimpleNamespace(ffma=64, tensor=tensor, instructions=128)
+        loops: Any = (SimpleNamespace(kernel="k", mix=mix),)
+        text = " ".join(conclusion(replace(plain, main_loops=loops)))
+        assert ("128 instructions for 64 multiply-adds, so at most 50% of the" in text) == said
     thin = Problem.of_size("16x4096x4096")
     skinny = load_family("sgemm_skinny")
     bound = explain(Request(skinny, skinny.seeds[0], thin, H100, none), Tools(none, none))

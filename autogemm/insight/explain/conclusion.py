@@ -84,7 +84,8 @@ def _issue(explained: Explanation) -> list[str]:
     if isinstance(explained.main_loops, Missing):
         return []
     mixes = [loop.mix for loop in explained.main_loops if loop.mix is not None and loop.mix.ffma]
-    if not mixes:
+    # Beside tensor cores they scale sums, and say nothing of the rate of products.
+    if not mixes or any(mix.tensor for mix in mixes):
         return []
     mix = max(mixes, key=lambda mix: mix.ffma)
     text = f"Its main loop issues {mix.instructions} instructions for {mix.ffma} multiply-adds"
