@@ -120,15 +120,6 @@ BASES: dict[str, Golden | Handwritten] = {
     "wgmma tf32": Golden("gemm_wgmma_tf32", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma tf32 packed": Golden("gemm_wgmma_tf32_packed_b", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma e4m3": Golden("gemm_wgmma_e4m3", (tensor(512, 512, 512, DType.E4M3, Layout.NT),)),
-    "wgmma e4m3 from registers": Golden(
-        "gemm_wgmma_e4m3_block_scales_overlapped",
-        (
-            replace(
-                tensor(512, 512, 512, DType.E4M3, Layout.NT),
-                epilogue=Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]"),
-            ),
-        ),
-    ),
     "wgmma e4m3 to e4m3": Golden(
         "gemm_wgmma_e4m3_e4m3",
         (
@@ -389,10 +380,6 @@ BUGS: tuple[Bug, ...] = (
     exchanged("wgmma tf32 packed", "wgmma_tf32_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
     exchanged("wgmma e4m3", "wgmma_e4m3_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
     Bug("wgmma e4m3", "wgmma_e4m3_kk", "read as e5m2", ".e4m3.e4m3 ", ".e5m2.e5m2 "),
-    exchanged(
-        *("wgmma e4m3 from registers", "wgmma_e4m3_rk", "registers of A exchanged"),
-        *('"r"(a[1])', '"r"(a[2])'),
-    ),
     exchanged("wgmma i8", "wgmma_i8_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
     Bug("wgmma i8", "wgmma_i8_kk", "a read as unsigned", ".s8.s8 ", ".u8.s8 "),
     Bug("wgmma i8", "wgmma_i8_kk", "b read as unsigned", ".s8.s8 ", ".s8.u8 "),
