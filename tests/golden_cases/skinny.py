@@ -117,6 +117,31 @@ CASES = (
         family="gemm_skinny",
         least_arch=80,
     ),
+    # 8-bit floats.
+    GoldenCase(
+        "e4m3",
+        Problem(8, 4096, 4096, Layout.NT, DType.E4M3),
+        {"SLICE_K": 8, "PREFETCH_A": 1, "MIN_BLOCKS": 3},
+        family="gemm_skinny",
+        least_arch=89,
+    ),
+    GoldenCase(
+        "e4m3_block_scales",
+        fused(
+            Problem(13, 2112, 7184, Layout.NT, DType.E4M3),
+            "acc * sa[k / 128, m] * sb[n / 128, k / 128]",
+        ),
+        {"BM": 16, "BN": 64, "WN": 32, "SLICE_K": 4, "SPLIT_K": 3, "STAGES": 2, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=89,
+    ),
+    GoldenCase(
+        "e5m2_f32_any_size",
+        Problem(3, 1001, 1003, Layout.NT, DType.E5M2_F32),
+        {"BK": 256, "SLICE_K": 4, "STAGES": 2, "MIN_BLOCKS": 3},
+        family="gemm_skinny",
+        least_arch=89,
+    ),
     GoldenCase(
         "through_registers_any_size",
         Problem(5, 4093, 4094, ldb=4096, ldc=4096),

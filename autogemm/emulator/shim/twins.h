@@ -312,7 +312,7 @@ AUTOGEMM_BYTES(e5m2, kE5m2)
 // Twins of templates/parts/ptx/byte_pairs.cu.jinja: each of four bytes becomes the same f16, of which
 // every such number is one.
 #define AUTOGEMM_PAIRS(name, element)                                                        \
-    __forceinline__ void f16_pairs_from_##name(unsigned four, unsigned& first,              \
+    __forceinline__ void half_pairs_from_##name(unsigned four, unsigned& first,              \
                                                unsigned& second) {                          \
         using namespace autogemm_emulator;                                                  \
         unsigned halves[4];                                                                 \
