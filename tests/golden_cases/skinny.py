@@ -168,6 +168,28 @@ CASES = (
         family="gemm_skinny",
         least_arch=80,
     ),
+    # Two columns of the product for each of C.
+    GoldenCase(
+        "gated_split",
+        fused(Problem(8, 14336, 4096, Layout.NT, DType.BF16), "silu(acc[n]) * acc[n + N]"),
+        {"BK": 512, "SLICE_K": 8, "SPLIT_K": 2, "PREFETCH_A": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "gated_interleaved",
+        fused(Problem(3, 1000, 1000, Layout.NT, DType.F16), "silu(acc[2 * n]) * acc[2 * n + 1]"),
+        {"BN": 32, "BK": 256, "SLICE_K": 4, "STAGES": 2, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "gated_columns",
+        fused(Problem(16, 4104, 4096, Layout.NN, DType.BF16_F32), "acc[n] * sigmoid(acc[n + N])"),
+        {"BM": 16, "BN": 64, "BK": 256, "WN": 64, "SLICE_K": 4, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
     # Experts of which each has few rows.
     GoldenCase(
         "grouped",
