@@ -49,9 +49,10 @@ def chosen(
 
 
 def moved_bytes(problem: Problem) -> int:
-    """A, B and C, each once."""
+    """A, B and C, each once; a gated epilogue has two columns of B for each of C."""
     m, n, k = problem.m, problem.n, problem.k
-    return (m * k + k * n) * problem.dtype.ab.size_bytes + m * n * problem.dtype.c.size_bytes
+    columns = n * problem.epilogue.num_columns
+    return (m * k + k * columns) * problem.dtype.ab.size_bytes + m * n * problem.dtype.c.size_bytes
 
 
 def measured(
