@@ -115,6 +115,7 @@ BASES: dict[str, Golden | Handwritten] = {
     "few rows e5m2": Golden(
         "gemm_skinny_e5m2_f32_any_size", (tensor(3, 101, 1003, DType.E5M2_F32, Layout.NT),)
     ),
+    "few rows i8": Golden("gemm_skinny_i8_split", (tensor(8, 256, 2064, DType.I8, Layout.NT),)),
     "wgmma": Golden("gemm_wgmma_bf16", (tensor(512, 512, 512, DType.BF16),)),
     "wgmma alone": Golden(
         "gemm_wgmma_bf16_alone", (tensor(256, 512, 1536, DType.BF16, Layout.TT),)
@@ -243,6 +244,9 @@ BUGS: tuple[Bug, ...] = (
         "{ %8, %9 }, { %0, %1, %2, %3 };",
         "{ %8, %9 }, { 0f00000000, 0f00000000, 0f00000000, 0f00000000 };",
     ),
+    exchanged("few rows i8", "mma_i8_k32", "registers of B exchanged", '"r"(b[0])', '"r"(b[1])'),
+    exchanged("few rows i8", "mma_i8_k32", "registers of A exchanged", '"r"(a[1])', '"r"(a[2])'),
+    Bug("few rows i8", "mma_i8_k32", "unsigned", "s8.s8", "u8.s8"),
     Bug("mma bf16", "load_matrices", "transposed", "x4.shared", "x4.trans.shared"),
     exchanged("mma bf16", "load_matrices", "matrices exchanged", '"=r"(to[1])', '"=r"(to[2])'),
     Bug("mma bf16", "load_transposed", "not transposed", "x4.trans.shared", "x4.shared"),

@@ -95,7 +95,8 @@ __device__ __forceinline__ void load_slice_a(const Element* const (&rows)[TILES_
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     const int at = k + step * 64 + 4 * word + e;
-                    four |= (unsigned)rows[row][at] << (8 * e);
+                    const unsigned char bits = rows[row][at];
+                    four |= (unsigned)bits << (8 * e);
                 }
                 fragments[step][row][word] = four;
             }
@@ -116,7 +117,8 @@ __device__ __forceinline__ void load_slice_b(const Element* const (&rows)[2 * TI
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     const int at = k + step * 64 + 4 * word + e;
-                    four |= (unsigned)rows[row][at] << (8 * e);
+                    const unsigned char bits = rows[row][at];
+                    four |= (unsigned)bits << (8 * e);
                 }
                 fragments[step][row][word] = four;
             }
@@ -137,7 +139,8 @@ __device__ __forceinline__ void load_rest_a(const Element* const (&rows)[TILES_M
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     const int at = k + step * 64 + 4 * word + e;
-                    four |= (at < K ? rows[row][at] : 0u) << (8 * e);
+                    const unsigned char bits = at < K ? rows[row][at] : 0;
+                    four |= (unsigned)bits << (8 * e);
                 }
                 fragments[step][row][word] = four;
             }
@@ -158,7 +161,8 @@ __device__ __forceinline__ void load_rest_b(const Element* const (&rows)[2 * TIL
                 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     const int at = k + step * 64 + 4 * word + e;
-                    four |= (at < K ? rows[row][at] : 0u) << (8 * e);
+                    const unsigned char bits = at < K ? rows[row][at] : 0;
+                    four |= (unsigned)bits << (8 * e);
                 }
                 fragments[step][row][word] = four;
             }

@@ -386,8 +386,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         for (int e = 0; e < 4; ++e) {
             const int m = m0 + column / BN * 8 + owned(vector) % 8 + e;
             if (m < M) {
+                const float total = totals[vector][e];
                 const float second_total = totals[vector + VECTORS_OF_C][e];
-                store_one(C + (long long)m * ldc + n, totals[vector][e], second_total, m, n, with);
+                store_one(C + (long long)m * ldc + n, total, second_total, m, n, with);
             }
         }
     }

@@ -168,6 +168,20 @@ CASES = (
         family="gemm_skinny",
         least_arch=80,
     ),
+    GoldenCase(
+        "i8_split",
+        Problem(8, 4096, 4112, Layout.NT, DType.I8),
+        {"SLICE_K": 8, "SPLIT_K": 2, "PREFETCH_A": 1, "MIN_BLOCKS": 3},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "i8_bf16_any_size",
+        fused(Problem(3, 1001, 1003, Layout.NT, DType.I8_BF16), "acc * sa[m] * sb[n]"),
+        {"BK": 256, "SLICE_K": 4, "STAGES": 2, "MIN_BLOCKS": 3},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
     # Two columns of the product for each of C.
     GoldenCase(
         "gated_split",

@@ -177,6 +177,10 @@ AUTOGEMM_MMA(mma_f16_k16, kF16K16, 4, 2)
 AUTOGEMM_MMA(mma_bf16_k16, kBf16K16, 4, 2)
 AUTOGEMM_MMA(mma_tf32_k8, kTf32K8, 4, 2)
 #undef AUTOGEMM_MMA
+__forceinline__ void mma_i8_k32(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    using namespace autogemm_emulator;
+    tensor_multiply(Tensor::kI8K32, reinterpret_cast<float*>(d), a, b);
+}
 // The same depth of 16 in two instructions of sm_75.
 __forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
                                       const unsigned (&b)[2]) {
