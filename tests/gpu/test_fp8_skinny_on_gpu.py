@@ -1,4 +1,4 @@
-"""8-bit floats of few rows on a GPU that converts them: gemm_skinny."""
+"""8-bit elements of few rows on a GPU that converts 8-bit floats: gemm_skinny."""
 
 from dataclasses import replace
 
@@ -76,6 +76,22 @@ def test_a_kernel_is_right(  # noqa: PLR0917  # a problem and its config
     target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
     outcome = measured(target, compiler, problem, **changes)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
+
+
+@pytest.mark.parametrize("dtype", [one for one in DType if one.ab.is_integer], ids=str)
+@pytest.mark.parametrize("size", [(1, 2112, 7168), (9, 1001, 4003)], ids=str)
+def test_sums_of_integers_are_exact(
+    target: CudaTarget, compiler: Compiler, dtype: DType, size: tuple[int, int, int]
+) -> None:
+    problem = Problem(*size, Layout.NT, dtype)
+    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
+    for changes in ({}, {"BK": 512, "SPLIT_K": 3, "MIN_BLOCKS": 1}):
+        outcome = measured(target, compiler, problem, **changes)
+        assert (outcome.status, outcome.reason) == (Status.OK, "")
+    edit = ("accum[j / 2][i][j % 2 * 2], accum", "(int)(float)accum[j / 2][i][j % 2 * 2], accum")
+    if dtype is DType.I8:
+        outcome = measured(target, compiler, problem, edit, SLICE_K=2, BK=512, MIN_BLOCKS=1)
+        assert outcome.status is Status.WRONG_RESULT
 
 
 REST = "block_scales.load(k), accum"
