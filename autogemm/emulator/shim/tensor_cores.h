@@ -171,14 +171,21 @@ inline void multiply_warp(TensorElement element, int depth, const LaneOperands* 
     for (int lane = 0; lane < 32; ++lane) {
         for (int i = 0; i < 4; ++i) {
             const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-            // Integers are passed on as bits, and their sums wrap around.
-            double sum = is_integer(element) ? __builtin_bit_cast(int32_t, lanes[lane]->d[i])
-                                             : static_cast<double>(lanes[lane]->d[i]);
+            float& d = lanes[lane]->d[i];
+            // Integers are passed on as bits.
+            double sum = d;
+            if (is_integer(element)) {
+                sum = __builtin_bit_cast(int32_t, d);
+            }
             for (int k = 0; k < depth; ++k) {
                 sum += a[row][k] * b[k][column];
             }
-            const auto bits = static_cast<uint32_t>(static_cast<int64_t>(is_integer(element) ? sum : 0));
-            lanes[lane]->d[i] = is_integer(element) ? __builtin_bit_cast(float, bits) : cut_off(sum);
+            if (is_integer(element)) {
+                // Without .satfinite sums wrap around.
+                d = __builtin_bit_cast(float, static_cast<uint32_t>(static_cast<int64_t>(sum)));
+            } else {
+                d = cut_off(sum);
+            }
         }
     }
 }
