@@ -177,6 +177,10 @@ AUTOGEMM_MMA(mma_f16_k16, kF16K16, 4, 2)
 AUTOGEMM_MMA(mma_bf16_k16, kBf16K16, 4, 2)
 AUTOGEMM_MMA(mma_tf32_k8, kTf32K8, 4, 2)
 #undef AUTOGEMM_MMA
+__forceinline__ void mma_i8_k32(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    using namespace autogemm_emulator;
+    tensor_multiply(Tensor::kI8K32, reinterpret_cast<float*>(d), a, b);
+}
 // The same depth of 16 in two instructions of sm_75.
 __forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
                                       const unsigned (&b)[2]) {
@@ -308,6 +312,22 @@ __forceinline__ unsigned bf16_pair(float low, float high) {
 AUTOGEMM_BYTES(e4m3, kE4m3)
 AUTOGEMM_BYTES(e5m2, kE5m2)
 #undef AUTOGEMM_BYTES
+// Twins of templates/parts/ptx/byte_pairs.cu.jinja: each of four bytes becomes the same f16, of which
+// every such number is one.
+#define AUTOGEMM_PAIRS(name, element)                                                        \
+    __forceinline__ void half_pairs_from_##name(unsigned four, unsigned& first,              \
+                                               unsigned& second) {                          \
+        using namespace autogemm_emulator;                                                  \
+        unsigned halves[4];                                                                 \
+        for (int i = 0; i < 4; ++i) {                                                       \
+            halves[i] = half_of_float(float_of(TensorElement::element, four >> (8 * i)));   \
+        }                                                                                   \
+        first = halves[0] | halves[1] << 16;                                                \
+        second = halves[2] | halves[3] << 16;                                               \
+    }
+AUTOGEMM_PAIRS(e4m3, kE4m3)
+AUTOGEMM_PAIRS(e5m2, kE5m2)
+#undef AUTOGEMM_PAIRS
 
 // wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;
 // wait_for_copies(n) leaves n.
