@@ -240,6 +240,8 @@ class Pipeline:
         self._telling.append(self._search_thread.submit(self._tell, pending.proposal, outcome))
         while self._telling and self._telling[0].done():
             self._telling.popleft().result()
+        if not pending.is_reused:
+            self._gpus.phases.add("compiler", outcome.compile_seconds)
         self.num_reused += pending.is_reused
         self.num_pruned += pending.is_pruned
         self._on_trial(
