@@ -318,7 +318,11 @@ class _Run:
         budget_s = math.inf if request.budget_s is None else request.budget_s - spent.search_s
         # Configs that an earlier search left unfinished may be proposed again.
         searches = {
-            space.family.name: Search(space, request.sampler, request.seed)
+            space.family.name: Search(
+                *(space, request.sampler, request.seed),
+                # A replay depends on nothing but its seed.
+                meanwhile=self.spec.provenance is Provenance.MEASURED,
+            )
             for space in self.spaces.spaces
         }
         joint = JointSearch(
