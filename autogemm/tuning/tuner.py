@@ -33,10 +33,11 @@ from autogemm.tuning.loop.pipeline import Limits, Pipeline
 from autogemm.tuning.loop.stopping import StopRules
 from autogemm.tuning.loop.warm import WarmStart, nearest_starts, warmed
 from autogemm.tuning.task.accuracy import Accuracy, accuracy_for
+from autogemm.tuning.task.ahead import Ahead
 from autogemm.tuning.task.build import Builder
 from autogemm.tuning.task.events import Event, Notice, SearchResumed, SearchStarted, TrialDone
 from autogemm.tuning.task.request import TuneRequest, TuneResult
-from autogemm.tuning.task.spaces import Spaces, spaces_for
+from autogemm.tuning.task.spaces import Spaces
 
 Listener = Callable[[Event], None]
 
@@ -70,14 +71,27 @@ class Prepared:
     spaces: Spaces
 
 
-def prepare(request: TuneRequest, target: Target, more_targets: Sequence[Target] = ()) -> Prepared:
+def prepare(
+    request: TuneRequest,
+    target: Target,
+    more_targets: Sequence[Target] = (),
+    compiler: Compiler | None = None,
+    ahead: Ahead | None = None,
+) -> Prepared:
     """Make the targets ready for the problem and build the spaces; nothing is stored yet.
+
+    ``compiler`` begins with the seeds meanwhile. ``ahead`` has begun with all of this already.
 
     Raises UsageError, NotFoundError, EmptySpaceError, FamilyError, DeviceError, RecordingError.
     """
-    gpus, left_out = prepared_gpus([target, *more_targets], request.problem, request.measure)
-    accuracy = accuracy_for(request.max_error, gpus.first)
-    return Prepared(gpus, left_out, accuracy, spaces_for(request, gpus.first))
+    begun = ahead or Ahead(request, target, compiler)
+    try:
+        gpus, left_out = prepared_gpus([target, *more_targets], request.problem, request.measure)
+        accuracy = accuracy_for(request.max_error, gpus.first)
+        return Prepared(gpus, left_out, accuracy, begun.spaces())
+    except BaseException:
+        begun.close()
+        raise
 
 
 def tune(  # noqa: PLR0913, PLR0917  # what a run consists of
@@ -108,7 +122,7 @@ def tune(  # noqa: PLR0913, PLR0917  # what a run consists of
     """
     if target.needs_cubin and compiler is None:
         raise CompilerMissingError("this target runs compiled kernels and there is no compiler")
-    prepared = prepared or prepare(request, target, more_targets)
+    prepared = prepared or prepare(request, target, more_targets, compiler)
     gpus, accuracy, spaces = prepared.gpus, prepared.accuracy, prepared.spaces
     target = gpus.first
     for notice in prepared.left_out:

@@ -169,7 +169,9 @@ class Pipeline:
         ignorance of those before it.
         """
         others, compiling = len(self._gpus) - 1, self._queue.num_compiling
-        ahead = FIRST_AHEAD + others if compiling is None else self._queue.depth + compiling
+        # The first are seeds mostly, which depend on no result: one for each core.
+        first = max(FIRST_AHEAD, self._limits.ahead // 2) + others
+        ahead = first if compiling is None else self._queue.depth + compiling
         return min(self._limits.ahead + others, ahead)
 
     @property

@@ -220,7 +220,10 @@ def timed_outcome(
         return replace(outcome, measurement=once)
     stopwatch = prepared.stopwatch_about(contestant, checked.launch_us)
     first = MIN_SAMPLES if is_comparable else 1
-    sampled = Sampling(stopwatch, telemetry.read).adaptive(options, request.best_us, first)
+    sampling = Sampling(stopwatch, telemetry.read)
+    if stopwatch.probed_us is not None:
+        sampling.note(stopwatch.probed_us, once.telemetry)
+    sampled = sampling.adaptive(options, request.best_us, first)
     measurement = prepared.measurement(sampled, stopwatch.method)
     if prepared.energy is not None and measurement.time_us <= hopeless_us:
         sample_us = measurement.time_us * stopwatch.method.launches

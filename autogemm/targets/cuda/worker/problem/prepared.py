@@ -250,7 +250,7 @@ class PreparedProblem:
         first = self.stopwatches([contestant], method)[0]
         if first.method.name != "graph":
             return first
-        better = method_for(first.samples(1)[0], l2, sample_us, num_sets)
+        better = method_for(first.probe(), l2, sample_us, num_sets)
         is_long = is_unsure and better.name != "graph"
         if not is_long and better.launches <= 1.5 * first.method.launches:
             return first
