@@ -4,7 +4,7 @@ import math
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 
 import numpy as np
@@ -45,7 +45,7 @@ class _OneBlasThread:
         self._controller = ThreadpoolController()
         self._lock = threading.Lock()
         self._num_inside = 0
-        self._limit: ThreadpoolController | None = None
+        self._limit = ExitStack()
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -53,15 +53,14 @@ class _OneBlasThread:
         with self._lock:
             self._num_inside += 1
             if self._num_inside == 1:
-                self._limit = self._controller.limit(limits=1, user_api="blas")
-                self._limit.__enter__()
+                self._limit.enter_context(self._controller.limit(limits=1, user_api="blas"))
         try:
             yield
         finally:
             with self._lock:
                 self._num_inside -= 1
                 if self._num_inside == 0:
-                    self._limit.__exit__(None, None, None)
+                    self._limit.close()
 
 
 @cache

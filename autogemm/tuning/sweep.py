@@ -163,9 +163,9 @@ class Sweeper:
         """Pass events on; at the first finals, begin with the next request unless it is known."""
 
         def look(event: Event) -> None:
-            if isinstance(event, FinalsStarted) and following is not None and not self._ahead:
-                if self._known(following) is None:
-                    self._ahead.append(Ahead(following, self.target, self.compiler))
+            begins = isinstance(event, FinalsStarted) and not self._ahead
+            if begins and following is not None and self._known(following) is None:
+                self._ahead.append(Ahead(following, self.target, self.compiler))
             on_event(event)
 
         return look
