@@ -62,13 +62,15 @@ class Placed(Protocol):
 class Prepared:
     """The interface that a search needs of GPUs that are ready for its problem.
 
-    ``left_out`` has a line for each GPU that could not be made ready.
+    ``left_out`` has a line for each GPU that could not be made ready, ``ahead`` what has begun with
+    the first candidates.
     """
 
     gpus: Gpus
     left_out: Sequence[str]
     accuracy: Accuracy
     spaces: Spaces
+    ahead: Ahead
 
 
 def prepare(
@@ -88,7 +90,7 @@ def prepare(
     try:
         gpus, left_out = prepared_gpus([target, *more_targets], request.problem, request.measure)
         accuracy = accuracy_for(request.max_error, gpus.first)
-        return Prepared(gpus, left_out, accuracy, begun.spaces())
+        return Prepared(gpus, left_out, accuracy, begun.spaces(), begun)
     except BaseException:
         begun.close()
         raise
@@ -148,6 +150,8 @@ def tune(  # noqa: PLR0913, PLR0917  # what a run consists of
         with suppress(Exception):
             store.finish_run(run_id, RunState.INTERRUPTED)
         raise
+    finally:
+        prepared.ahead.close()
     state = RunState.INTERRUPTED if result.interrupted else RunState.FINISHED
     store.finish_run(run_id, state, result.stopped_by)
     return result

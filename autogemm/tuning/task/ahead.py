@@ -1,12 +1,13 @@
 """What a search needs beside its GPU, made while the GPU is busy with something else."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice, zip_longest
 
 from autogemm.compile import Compiler
 from autogemm.model.config import Config
+from autogemm.model.kernel import CompiledKernel
 from autogemm.model.results.outcome import Provenance
 from autogemm.support.errors import AutogemmError
 from autogemm.targets import Target
@@ -28,6 +29,7 @@ class Ahead:
         self.request = request
         self._target, self._compiler = target, compiler
         self._stopped = False
+        self._begun: list[Future[CompiledKernel]] = []
         self._threads: ThreadPoolExecutor | None = None
         if target.provenance is Provenance.MEASURED:
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="ahead")
@@ -41,10 +43,12 @@ class Ahead:
         return self._made.result()
 
     def close(self) -> None:
-        """Begin nothing more. What was given to the compiler stays there."""
+        """Begin nothing more, and drop what waits for the compiler. May be called twice."""
         self._stopped = True
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
+        for one in self._begun:
+            one.cancel()
 
     def _compile_seeds(self) -> None:
         if self._compiler is None or not self._target.needs_cubin or self._made.exception():
@@ -57,7 +61,8 @@ class Ahead:
                 return
             # One that fails does so again when it is its turn.
             with suppress(AutogemmError):
-                builder.start(builder.render(config))
+                compiling = builder.start(builder.render(config)).compiling
+                self._begun += [] if compiling is None else [compiling]
 
 
 def seeds_in_turn(spaces: Spaces) -> Iterator[Config]:
