@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from itertools import islice, zip_longest
+from threading import Semaphore
 
 from autogemm.compile import Compiler
 from autogemm.model.config import Config
@@ -14,6 +14,13 @@ from autogemm.targets import Target
 from autogemm.tuning.task.build import Builder
 from autogemm.tuning.task.request import TuneRequest
 from autogemm.tuning.task.spaces import Spaces, spaces_for
+
+
+# Calls of cuBLAS and finalists are timed meanwhile: the thread that queues their launches must not
+# look for a core.
+SHARE_OF_CORES = 0.5
+# How soon a thread that waits for the compiler notices that it need not go on.
+TICK_S = 0.1
 
 
 class Ahead:
@@ -45,10 +52,10 @@ class Ahead:
     def close(self) -> None:
         """Begin nothing more, and drop what waits for the compiler. May be called twice."""
         self._stopped = True
+        for one in list(self._begun):
+            one.cancel()
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
-        for one in self._begun:
-            one.cancel()
 
     def _compile_seeds(self) -> None:
         if self._compiler is None or not self._target.needs_cubin or self._made.exception():
@@ -56,13 +63,21 @@ class Ahead:
         spaces, request = self._made.result(), self.request
         device = self._target.device
         builder = Builder(spaces.families, request.problem, device, self._compiler)
+        room = Semaphore(max(1, int(SHARE_OF_CORES * self._compiler.threads)))
         for config in islice(seeds_in_turn(spaces), request.trials):
+            while not room.acquire(timeout=TICK_S) and not self._stopped:
+                pass
             if self._stopped:
                 return
-            # One that fails does so again when it is its turn.
-            with suppress(AutogemmError):
+            try:
                 compiling = builder.start(builder.render(config)).compiling
-                self._begun += [] if compiling is None else [compiling]
+            except AutogemmError:
+                compiling = None  # the search meets it again when it is its turn
+            if compiling is None:
+                room.release()
+            else:
+                self._begun.append(compiling)
+                compiling.add_done_callback(lambda _: room.release())
 
 
 def seeds_in_turn(spaces: Spaces) -> Iterator[Config]:
