@@ -15,7 +15,6 @@ from autogemm.tuning.task.build import Builder
 from autogemm.tuning.task.request import TuneRequest
 from autogemm.tuning.task.spaces import Spaces, spaces_for
 
-
 # Calls of cuBLAS and finalists are timed meanwhile: the thread that queues their launches must not
 # look for a core.
 SHARE_OF_CORES = 0.5
