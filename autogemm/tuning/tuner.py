@@ -41,6 +41,9 @@ from autogemm.tuning.task.spaces import Spaces
 
 Listener = Callable[[Event], None]
 
+# Configs that wait for a compiler, at most.
+MOST_WAITING = 8
+
 
 class Placed(Protocol):
     """A place that results belong to: a target, or what is known of one elsewhere."""
@@ -199,6 +202,13 @@ def environment_of(target: Placed, compiler: Compiler | None) -> Environment:
     return replace(target.environment, compiler=compiler.version)
 
 
+def in_flight_for(threads: int) -> int:
+    """Most configs in flight with that many kernels compiling at a time: those, and a few that the
+    next free compiler takes. More would be asked for in ignorance of results and wait in vain.
+    """
+    return threads + min(threads, MOST_WAITING)
+
+
 @dataclass(slots=True)
 class _Spent:
     """Totals of the searches of one call, which may be several with finals between them."""
@@ -355,7 +365,7 @@ class _Run:
         limits = Limits(
             trials=math.inf if request.trials is None else request.trials,
             budget_s=budget_s,
-            ahead=2 * self.compiler.threads if self.compiler is not None else 2,
+            ahead=in_flight_for(self.compiler.threads) if self.compiler is not None else 2,
         )
         ended_by: StopRule | None = None
         with stop_on_ctrl_c() as stop:

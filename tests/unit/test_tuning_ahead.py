@@ -16,6 +16,7 @@ from autogemm.support.errors import EmptySpaceError
 from autogemm.targets.recorded import RecordedTarget
 from autogemm.tuning import TuneRequest
 from autogemm.tuning.task.ahead import Ahead
+from autogemm.tuning.tuner import in_flight_for
 
 MORE_SEEDS = "".join(
     f"  - {{BM: {bm}, BN: 16, U: {u}, ECHO: 0}}\n" for bm in (16, 64) for u in (1, 4)
@@ -117,3 +118,8 @@ def test_nothing_is_compiled_for_a_recording(tmp_path: Path, request_of_five: Tu
     assert len(ahead.spaces().spaces) == 1
     ahead.close()
     assert compiler.num_compiled == 0
+
+
+def test_few_more_are_in_flight_than_compile_at_a_time() -> None:
+    """Each that waits was asked for without the results of those before it."""
+    assert [in_flight_for(threads) for threads in (1, 2, 16, 64)] == [2, 4, 24, 72]
