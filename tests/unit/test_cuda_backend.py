@@ -385,3 +385,18 @@ def test_the_first_look_at_a_short_candidate_is_its_first_sample(ready: Worker) 
     launches = outcome.measurement.launches_per_sample
     # Three checks, what is captured on this GPU runs as well, an untimed graph and the timed one.
     assert ready.kernels[-1].num_launches == 3 + 2 * launches
+
+
+@pytest.mark.parametrize(("row", "col"), [(0, 0), (-1, -1), (7, 4), (-1, 0), (0, -1)])
+def test_one_element_that_is_wrong_at_the_tuned_size_ends_a_candidate(
+    ready: Worker, row: int, col: int
+) -> None:
+    """A kernel that is right on fewer rows, columns or k tiles only has no time, so cannot win."""
+
+    def spoil(c: Any) -> None:
+        if c.shape == (PROBLEM.m, PROBLEM.n):
+            c[row, col] += 1.0
+
+    outcome = ready.outcome(1e9, time_us=20.0, spoil=spoil)
+    assert outcome.status is Status.WRONG_RESULT
+    assert outcome.measurement is None
