@@ -61,7 +61,8 @@ class Model:
         self._features = features
         self._rows = rows
         self._num_told = fit.size
-        self._in_pool = set(pool.tolist())
+        # The features of the pool: what is observed next mostly comes from there.
+        self._known = dict(zip(pool.tolist(), candidates, strict=True))
         self._promises: tuple[Floats, Floats, Floats] = (np.empty(0),) * 3
 
     def take_in(self, history: History) -> None:
@@ -74,18 +75,20 @@ class Model:
         known = set(self._rows)
         for index in indices:
             if index not in known:
-                point = self._features([index])[0]
+                point = self._known.get(index)
+                if point is None:
+                    point = self._features([index])[0]
                 self._posterior.append(point)
                 self._rows.append(index)
                 self._row_trend.append(float(point @ self.fit.trend))
 
     def widen(self, indices: Sequence[int]) -> None:
         """Add these configs to the pool."""
-        beyond = [index for index in indices if index not in self._in_pool]
+        beyond = [index for index in indices if index not in self._known]
         if beyond:
-            self._in_pool.update(beyond)
             self.pool = np.concatenate([self.pool, np.array(beyond, dtype=np.int64)])
             points = self._features(beyond)
+            self._known.update(zip(beyond, points, strict=True))
             self._posterior.widen(points)
             self._pool_trend = np.concatenate([self._pool_trend, points @ self.fit.trend])
 

@@ -89,6 +89,10 @@ class EnumeratedSampler(BaseSampler):
         """The promised share of the best time of the last proposal; None without a model."""
         return None
 
+    def learn_meanwhile(self) -> None:
+        """Propose without waiting for a model of the latest results, where that takes long."""
+        return
+
     @abstractmethod
     def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
         """Index of an unseen config, of which there is at least one."""
@@ -136,6 +140,10 @@ class SurrogateSampler(EnumeratedSampler):
     def expected_improvement(self) -> float | None:
         """See EnumeratedSampler."""
         return self._surrogate.expected_improvement
+
+    def learn_meanwhile(self) -> None:
+        """See EnumeratedSampler."""
+        self._surrogate.fits_meanwhile = True
 
     def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
         """See EnumeratedSampler."""

@@ -75,6 +75,7 @@ class CudaTarget(GpuTarget):
         self.baseline_us: float | None = None
         self.baseline_error: float | None = None
         self.phase_s: Mapping[str, float] = {}
+        self.launches_s = 0.0
         self._closed = False
         started = self._start_worker()
         self.device = started.device
@@ -93,7 +94,7 @@ class CudaTarget(GpuTarget):
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         """Verify, then time. Errors of the candidate are reported as the outcome's status."""
         begin = time.perf_counter()
-        self.phase_s = {}
+        self.phase_s, self.launches_s = {}, 0.0
         outcome, is_final = self._measure(candidate, best_us)
         if not is_final:
             # Without a new worker this outcome stays, and the next candidate meets the error.
@@ -278,7 +279,7 @@ class CudaTarget(GpuTarget):
         match reply:
             case messages.Measured():
                 self.baseline_us = reply.baseline_us
-                self.phase_s = reply.seconds
+                self.phase_s, self.launches_s = reply.seconds, reply.launches_s
                 if reply.poisoned:
                     worker.kill()
                 return reply.outcome

@@ -55,6 +55,7 @@ class _Gpu:
         # The rest is communication with the worker.
         known = dict(self.target.phase_s)
         self._phases.add_all({**known, "hand over": seconds - sum(known.values())})
+        self._phases.add("launches", self.target.launches_s)
         self.mean_measure_s = running_mean(self.mean_measure_s, seconds)
         self._note_baseline()
         return outcome

@@ -178,10 +178,13 @@ class TuneResult:
         """Milliseconds for each candidate of this call that was asked for, by phase.
 
         ``ask``, ``render`` and ``tell`` are of the search's thread, ``store`` of the main one;
-        ``compile`` lasts from asking to a free place in the GPU's queue. On the GPU are ``load``,
-        ``verify``, ``time``, ``baseline``, and ``hand over``, which is what its worker takes
-        besides; ``idle`` is the time in which a GPU had no candidate. Phases of different
-        candidates overlap: the sum is more than the time passed.
+        ``compile`` lasts from asking to a free place in the GPU's queue, ``compiler`` of that is
+        the work of a core. On the GPU are ``load``, ``verify`` (the launches that are checked),
+        ``compare`` (all of C with the reference), ``inputs`` (whether they are as before),
+        ``sparse`` (FP32 with few products), ``time``, ``baseline``, and ``hand over``, which is
+        what its worker takes besides; ``launches`` of all these is the time in which the
+        candidate's own launches ran, the floor. ``idle`` is the time in which a GPU had no
+        candidate. Phases of different candidates overlap: the sum is more than the time passed.
         """
         done = max(1, self.num_trials - self.num_resumed)
         return {name: 1e3 * seconds / done for name, seconds in self.phase_s.items()}
