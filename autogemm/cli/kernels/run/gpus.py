@@ -40,12 +40,13 @@ COLUMNS = (
     *("registers_per_sm", "registers_per_thread", "threads_per_sm", "threads_per_block"),
     *("source", "notes"),
 )
-# Those of a table; SHORT without --wide.
+# Those of a table; without --wide SHORT, of attached GPUs SHORT_ATTACHED.
 SHOWN = (
     *("short_name", "name", "arch", "num_sms", "memory_gib", "bandwidth_gb_s", "peak_f32_tflops"),
     *("ridge_f32_flop_per_byte", "peak_f16_tflops", "l2_mib", "smem_per_block_kib"),
 )
-SHORT = ("short_name", "name", "arch", "memory_gib", "bandwidth_gb_s", "peak_f32_tflops")
+SHORT = ("short_name", "arch", "num_sms", "memory_gib", "bandwidth_gb_s", "peak_f32_tflops")
+SHORT_ATTACHED = ("name", *SHORT[1:])
 # What a load comes from, as tables name it, by the field of Ceilings.
 LATENCIES = {
     "smem_latency_cycles": "shared memory",
@@ -77,7 +78,7 @@ def show_all(form: Form) -> None:
         print_rows(attached + known, COLUMNS, form)
         return
     if attached:
-        print_table(attached, SHOWN[1:], title="Attached GPUs", short=SHORT)
+        print_table(attached, SHOWN[1:], title="Attached GPUs", short=SHORT_ATTACHED)
         say()
     print_table(known, SHOWN, title="Known GPUs", short=SHORT)
     recordings = [

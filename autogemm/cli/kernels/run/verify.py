@@ -377,7 +377,8 @@ def show(rows: list[dict[str, Any]], form: Form) -> None:
     if not total:
         raise UsageError("no edge case is legal for any of these configs: nothing was run")
     if form is Form.TABLE:
-        say(f"\n{total} cases passed, {sum(row['skipped'] for row in rows)} skipped")
+        cases_word = "case" if total == 1 else "cases"
+        say(f"\n{total} {cases_word} passed, {sum(row['skipped'] for row in rows)} skipped")
         how = (splitting_of(row["cases"][0].case.config) for row in rows if row["cases"])
         for words in dict.fromkeys(one.words for one in how if one is not None):
             say(words)
