@@ -99,7 +99,7 @@ def all_values(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Ope
 
 
 def some_values(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Operand]:
-    """As `all_values`; of too many combinations as many as can be tried, drawn at random."""
+    """Like `all_values`; of too many combinations, as many as can be tried, drawn at random."""
     try:
         return all_values(node, parameters)
     except FamilyError:

@@ -206,7 +206,7 @@ class _Token:
 
 
 class _Parser:
-    """By precedence; each method reads what its name says."""
+    """A parser by precedence; each method reads what its name says."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -50,7 +50,7 @@ def result_of(
 def results_of(
     epilogue: Epilogue, acc: Any, arrays: Sequence[Any], numbers: Sequence[float], alpha: float
 ) -> tuple[Any, Any]:
-    """What `result_of` says, and the second output, None where there is none."""
+    """The result of `result_of` and the second output, None where there is none."""
     left, values = iter(arrays), iter(numbers)
     given = {
         one.name: _VIEWS[one.axes](next(left)) if one.axes else next(values)

@@ -218,9 +218,9 @@ class Family:
     yaml_sha256: str
     template_sha256: str
     seed_origins: tuple[str, ...] = ()
-    """For each seed the GPU and the problems that it was good for, as far as is known."""
+    """The GPU and the problems that each seed was good for, as far as is known."""
     seed_sizes: tuple[tuple[tuple[int, int, int], ...], ...] = ()
-    """For each seed the (m, n, k) that it was good at, as far as is known."""
+    """The (m, n, k) that each seed was good at, as far as is known."""
     searched: Searched = Searched.ALWAYS
     expected: Mapping[str, Expression] = field(default_factory=dict)
     """The expressions of the expected time: `EXPECTED_TIME` and, before it, those that it reads.

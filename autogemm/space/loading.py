@@ -1,4 +1,4 @@
-"""From NAME.yaml and NAME.cu.jinja to a `Family`. A file is data: bounded, checked, never run."""
+"""Load a `Family` from NAME.yaml and NAME.cu.jinja. A file is data: bounded, checked, never run."""
 
 import hashlib
 from collections.abc import Iterator, Mapping

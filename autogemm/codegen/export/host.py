@@ -155,8 +155,8 @@ class Host:
         }
 
     def _stacked(self, rule: TensorMapRule) -> dict[str, str]:
-        """How many matrices of a batch, or of groups, a map describes, and elements from one to the
-        next.
+        """The number of matrices of a batch, or of groups, that a map describes, and the elements
+        from one to the next.
         """
         if self._grouped:
             count = "groups" if rule.matrix == ("C" if self._divides_k else "B") else "1"

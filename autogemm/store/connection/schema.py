@@ -94,13 +94,13 @@ _SQLITE_COLUMNS = (
 
 
 def require_schema(engine: Engine, where: str) -> None:
-    """As check_schema; raises NotFoundError for a database without tables."""
+    """Like check_schema; raises NotFoundError for a database without tables."""
     if not check_schema(engine, where):
         raise nothing_there(where)
 
 
 def create_schema(engine: Engine, where: str, timeout_s: float) -> None:
-    """As check_schema; creates the tables in a database without any. It must be writable."""
+    """Like check_schema; creates the tables in a database without any. It must be writable."""
     if check_schema(engine, where):
         _require_writable(engine)
         return

@@ -108,7 +108,7 @@ def value_of(kind: type[Kind], record: Any, /, **given: object) -> Kind:
 
 @cache
 def _readers(kind: Hashable) -> Readers:
-    """How each field is read from a row."""
+    """The reader of each field of a row."""
     hints = get_type_hints(kind)
     assert isinstance(kind, type)
     return tuple((f.name, _reader(f.name, hints[f.name])) for f in fields(kind) if f.init)

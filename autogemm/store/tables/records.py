@@ -51,7 +51,7 @@ from autogemm.support.limits import (
 
 
 class RunState(StrEnum):
-    """How far a run got. Only FINISHED ones are not resumed."""
+    """The state of a run. All but FINISHED ones are resumed."""
 
     RUNNING = "running"
     INTERRUPTED = "interrupted"
@@ -450,7 +450,7 @@ Copy = (
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How many values of each kind an import found new here, and how many there already.
+    """The numbers of new and of known values of each kind in an import.
 
     ``run_ids`` are the numbers that its runs have here, by those where they come from.
     """

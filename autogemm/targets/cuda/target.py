@@ -263,7 +263,7 @@ class CudaTarget(GpuTarget):
     def _finish_alone(
         self, candidates: tuple[Candidate, ...], rounds: int, seed: int
     ) -> tuple[tuple[Candidate, ...], tuple[Disqualified, ...]]:
-        """Those that get through finals of their own, and those that do not with the reason.
+        """The candidates that pass finals of their own, and the others with the reason.
 
         Raises DeviceError when there is no usable GPU any more, for which no candidate pays.
         """

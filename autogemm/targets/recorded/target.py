@@ -83,7 +83,7 @@ class RecordedTarget(RecordedPlace):
 
     @property
     def remark(self) -> str:
-        """What the best config reached beside cuBLAS, if the recording holds it: ratios of times
+        """The best config's result beside cuBLAS, if the recording holds it: ratios of times
         that were taken one after the other may differ from it.
         """
         finals = self.recording.finals
@@ -194,7 +194,7 @@ class RecordedTarget(RecordedPlace):
         return tuple(lines)
 
     def _num_changed(self, family: Family) -> int:
-        """How many configs' texts are others than those that were timed, as far as these are known:
+        """The number of configs whose text differs from the one that was timed, if that is known:
         a recording without hashes counts as changed if its template has changed.
         """
         recording = self.recording

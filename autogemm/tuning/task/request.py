@@ -236,7 +236,7 @@ class TuneResult:
 
     @property
     def counts(self) -> dict[Status, int]:
-        """How many trials ended in which status; statuses that did not occur are left out."""
+        """Count the trials by status; statuses that did not occur are left out."""
         ends = [outcome.status for outcome in self.outcomes]
         return {status: ends.count(status) for status in Status if status in ends}
 

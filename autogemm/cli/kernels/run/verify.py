@@ -111,14 +111,14 @@ class VerifyCommand:
 
     @property
     def batches(self) -> Batches | None:
-        """Which cases have several products or groups; None where neither is asked for."""
+        """The cases with several products or groups; None where neither is asked for."""
         if self.groups is not None:
             return Batches.ALL_GROUPS
         return None if self.batch is None else Batches.ALL
 
     @property
     def all_places(self) -> tuple[str, ...]:
-        """Where kernels run: cpu, gpu."""
+        """The places where kernels run: cpu, gpu."""
         return ("cpu", "gpu") if self.places == "both" else (self.places,)
 
     def __post_init__(self) -> None:
