@@ -62,10 +62,10 @@ def own_condition(text: str, parameters: Mapping[str, Parameter]) -> Expression:
 def _check_kind(rule: Expression, parameters: Mapping[str, Parameter]) -> None:
     unknown = sorted(rule.names - parameters.keys())
     if unknown:
-        raise FamilyError(f"it reads {unknown[0]!r}, which is no parameter that was taken")
+        raise FamilyError(f"it reads {unknown[0]!r}, which is not a parameter of the family")
     kinds = {name: type(one.values[0]) for name, one in parameters.items()}
     if rule.kind(kinds) is not int:
-        raise FamilyError("it is no number")
+        raise FamilyError("it is not a number")
 
 
 def _divisions(node: Node) -> Iterator[Operation]:

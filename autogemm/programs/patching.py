@@ -294,7 +294,7 @@ def _why_left(linear: Any) -> str:
     if linear.weight.dtype not in _DTYPES:
         return f"there are no kernels for {linear.weight.dtype}"
     if type(linear.weight) is not torch.nn.Parameter or not linear.weight.is_contiguous():
-        return "its weight is no plain, contiguous parameter"
+        return "its weight is not a plain, contiguous parameter"
     return ""
 
 

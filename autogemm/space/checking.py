@@ -354,7 +354,7 @@ class _Check:
     def _check_value(self, field: str, value: Value, parameter: Parameter) -> None:
         if not parameter.allows(value):
             listed = " ".join(parameter.texts)
-            raise self._error(field, f"{value!r} is none of its values: {listed}")
+            raise self._error(field, f"{value!r} is not one of its values: {listed}")
 
     def _parsed(self, field: str, text: str, known: Iterable[str]) -> Expression:
         expression = parse_expression(text, f"{self._yaml_path}: {field}")

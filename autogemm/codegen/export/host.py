@@ -262,7 +262,7 @@ class Host:
         texts = [self._c_text(expression), *(text for _, text in self.quantities(expression))]
         if read := sorted(self._columns.keys() & _names(" ".join(texts))):
             raise ExportError(
-                f"{expression.origin}: a caller asks for the workspace of M, N and K: it cannot "
+                f"{expression.origin}: a caller asks for the workspace by M, N and K: it cannot "
                 f"depend on {' '.join(read)}"
             )
         return texts[0]

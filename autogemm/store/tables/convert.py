@@ -213,7 +213,7 @@ def spec_of(record: Any, **given: object) -> RunSpec:
     """The request of a run's row; ``given`` as in `value_of`."""
     fix: dict[str, list[Value]] = json.loads(record.fix)
     if not isinstance(fix, dict):
-        raise ValueError(f"the narrowing of run {record.id} is no JSON object")
+        raise ValueError(f"the narrowing of run {record.id} is not a JSON object")
     return value_of(
         RunSpec,
         record,
