@@ -62,7 +62,7 @@ def own_condition(text: str, parameters: Mapping[str, Parameter]) -> Expression:
 def _check_kind(rule: Expression, parameters: Mapping[str, Parameter]) -> None:
     unknown = sorted(rule.names - parameters.keys())
     if unknown:
-        raise FamilyError(f"it reads {unknown[0]!r}, which is not a parameter of the family")
+        raise FamilyError(f"it reads {unknown[0]!r}, which is not an imported parameter")
     kinds = {name: type(one.values[0]) for name, one in parameters.items()}
     if rule.kind(kinds) is not int:
         raise FamilyError("it is not a number")
