@@ -97,13 +97,12 @@ int run_hopper(const Call& call) {
     static const int num_sms = cutlass::KernelHardwareInfo::query_device_multiprocessor_count();
     cutlass::KernelHardwareInfo hardware;
     hardware.sm_count = num_sms;
-    typename Gemm::Arguments arguments{
-        cutlass::gemm::GemmUniversalMode::kGemm,
-        {call.M, call.N, call.K, 1},
-        {call.A, strides<typename Kernel::StrideA>(call.lda), call.B,
-         strides<typename Kernel::StrideB>(call.ldb)},
-        {{call.alpha, call.beta}, call.beta == 0 ? nullptr : call.C, of_c, call.C, of_c},
-        hardware};
+    typename Gemm::Arguments arguments{cutlass::gemm::GemmUniversalMode::kGemm,
+                                       {call.M, call.N, call.K, 1},
+                                       {call.A, strides<typename Kernel::StrideA>(call.lda), call.B,
+                                        strides<typename Kernel::StrideB>(call.ldb)},
+                                       {{call.alpha, call.beta}, call.C, of_c, call.C, of_c},
+                                       hardware};
     if (auto status = Gemm::can_implement(arguments); status != cutlass::Status::kSuccess) {
         return (int)status;
     }

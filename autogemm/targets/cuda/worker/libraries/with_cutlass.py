@@ -142,7 +142,8 @@ def built(include: Path, arch: int, build: Build) -> Path:
         raise NotHereError("CUTLASS needs nvcc: install the CUDA toolkit")
     has_wgmma = arch == HOPPER and build.least_arch > 0
     name = f"sm_{arch}a" if has_wgmma else f"sm_{arch}"
-    options = ["-O3", "-std=c++17", f"-arch={name}", "-Xcompiler", "-fPIC", "-shared"]
+    # Without assertions, as CUTLASS's own builds.
+    options = ["-O3", "-DNDEBUG", "-std=c++17", f"-arch={name}", "-Xcompiler", "-fPIC", "-shared"]
     options += build.options
     options += ["-DHAS_CP_ASYNC"] if arch >= 80 else []
     options += ["-DHAS_WGMMA"] if has_wgmma else []
