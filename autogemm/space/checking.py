@@ -295,7 +295,9 @@ class _Check:
 
         swizzle = inlined("swizzle", form.swizzle)
         if sizes := sorted(swizzle.names & _SIZES):
-            raise swizzle.error(f"a swizzle is of the config, it cannot read {' '.join(sizes)}")
+            raise swizzle.error(
+                f"a swizzle belongs to the config: it cannot read {' '.join(sizes)}"
+            )
         columns, rows = form.extent or ("", "")
         when = self._of_config(f"tensor_maps.{i + 1}.when", form.when)
         if form.matrix == "input":

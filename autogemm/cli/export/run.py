@@ -167,8 +167,8 @@ def family_of(kernel: StoredKernel) -> Family:
         return load_family(kernel.source.family)
     except NotFoundError as error:
         raise NotFoundError(
-            f"kernel {kernel.kernel_id} is of the family {kernel.source.family}, which does not "
-            "ship: give its folder with --family PATH"
+            f"kernel {kernel.kernel_id} belongs to the family {kernel.source.family}, which does "
+            "not ship: give its folder with --family PATH"
         ) from error
 
 

@@ -26,7 +26,7 @@ class LimiterStep:
 
 @dataclass(frozen=True, slots=True)
 class Residency:
-    """Static occupancy of one launch. ``fraction`` is of the SM's most warps."""
+    """Static occupancy of one launch. ``fraction`` is relative to the SM's most warps."""
 
     kernel: str
     threads: int

@@ -307,7 +307,8 @@ class DecidedRow:
     """A run with its newest finals, and when they were held.
 
     ``finals`` lack kernels whose newest certificate on that GPU is a failure: the first entry won.
-    ``origin`` names the place of a row that is of no run (`shipped_rows`), empty for the database.
+    ``origin`` names the place of a row that belongs to no run (`shipped_rows`), empty for the
+    database.
     """
 
     run_id: int
