@@ -17,7 +17,7 @@ from autogemm.cli.prose import folded
 from autogemm.cli.table import cell, print_table, remember_wide
 from autogemm.cli.tune import many
 from autogemm.model.hardware.device import short_gpu_name
-from autogemm.support.amounts import short_count
+from autogemm.support.amounts import counted, short_count
 
 ROWS: list[dict[str, Any]] = [
     {"name": "short", "time_us": 1.5, "reason": "one\ntwo"},
@@ -217,6 +217,11 @@ def test_prose_is_folded_between_words() -> None:
 )
 def test_big_counts_are_short(count: float, text: str) -> None:
     assert short_count(count) == text
+
+
+def test_one_of_a_kind_is_singular() -> None:
+    said = [counted(number, "trial") for number in (0, 1, 2, 5000)]
+    assert said == ["0 trials", "1 trial", "2 trials", "5,000 trials"]
 
 
 @pytest.mark.parametrize(

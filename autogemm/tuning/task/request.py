@@ -21,6 +21,7 @@ from autogemm.model.results.outcome import (
 )
 from autogemm.model.results.shown import finals_html, html_table, speed_words
 from autogemm.space import Family
+from autogemm.support.amounts import counted
 from autogemm.support.errors import UsageError
 from autogemm.targets import MeasureOptions
 
@@ -197,7 +198,7 @@ class TuneResult:
 
     @property
     def _words(self) -> str:
-        end = f"{self.num_trials} trials, stopped by {self.stopped_by}"
+        end = f"{counted(self.num_trials, 'trial')}, stopped by {self.stopped_by}"
         where = f"{self.problem.label} on {self.device_name}"
         return f"run {self.run_id}, {where}, {self.provenance}, {end}"
 
