@@ -118,7 +118,7 @@ def space(**values: Any) -> None:
       autogemm space sgemm_simt --json
       autogemm space gemm.t1.json
       autogemm space gemm.t1.json --format yaml -o Xgemm.yaml
-      autogemm space sgemm_simt --size 1024 --gpu h100 --format t1 -o sgemm_simt.t1.json
+      autogemm space sgemm_simt --size 1024 --gpu h100 --format t1 -o simt.json
     """
     from autogemm.cli.kernels.run.space import SpaceCommand, run
 
