@@ -27,7 +27,7 @@ VERSION_TABLE = "autogemm_version"
 
 # The newest file in db/migrations/versions. Kept here so that a database which is up to date, the
 # usual case, opens without importing alembic, and a new one is made without it.
-SCHEMA_REVISION = "0014"
+SCHEMA_REVISION = "0015"
 
 # As alembic makes it.
 _VERSION = Table(
