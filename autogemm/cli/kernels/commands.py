@@ -28,7 +28,7 @@ from autogemm.support.errors import UsageError
 @click.option(
     "--measure",
     is_flag=True,
-    help="Measure the ceilings of the attached GPU: multiply-adds, and each level of memory.",
+    help="Measure the attached GPU: rate of multiply-adds, rate and latency of each memory level.",
 )
 @stored_options
 def gpus(name: str | None, measure: bool, db: str | None, form: Form) -> None:
