@@ -114,7 +114,7 @@ class Model:
         return Targets(times, believed, best, _unit(logs), spread)
 
     def score(self, targets: Targets, seen: NDArray[np.bool_], start: int = 0) -> Floats:
-        """How promising the candidates from ``start`` on are: log of improvement x success."""
+        """The merit of the candidates from ``start`` on: log of improvement x success."""
         mean, spread = self._posterior.predict(targets.times, start)
         gap = mean + self._pool_trend[start:] / targets.unit - targets.best
         score = log_expected_improvement(gap, spread, 0.0)
@@ -142,7 +142,7 @@ def log_targets(told: Sequence[Told]) -> Floats:
 
 
 def fitted_slope(expected: Floats, logs: Floats) -> float:
-    """How log times grow with the log of the expected ones: 1 where little is known, 0 rather than
+    """The slope of log times over the log of expected ones: 1 where little is known, 0 rather than
     the other way round.
     """
     n = len(expected)

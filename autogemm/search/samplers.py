@@ -72,7 +72,8 @@ class EnumeratedSampler(BaseSampler):
     ) -> NoReturn:
         """Raises UsageError: a parameter alone cannot be chosen legally."""
         raise UsageError(
-            f"{param_name!r} is no parameter of this space; ask for the sampler's `distributions`"
+            f"{param_name!r} is not a parameter of this space; ask for the sampler's "
+            "`distributions`"
         )
 
     def want(self, indices: Sequence[int]) -> None:

@@ -230,7 +230,7 @@ class Space:
         return [others[i] for i in order if of_others[i] <= worst]
 
     def _doublings(self, sizes: Sequence[tuple[int, int, int]]) -> float:
-        """How far the problem is from the nearest of these sizes; infinite without any."""
+        """The distance of the problem from the nearest of these sizes; infinite without any."""
         mine = self.problem
         others = (Problem(*size, layout=mine.layout, dtype=mine.dtype) for size in sizes)
         return min(

@@ -214,5 +214,5 @@ class RecordedPlace(Target, Protocol):
 
     @property
     def remark(self) -> str:
-        """What else the file says of the whole, as the end of a sentence; empty for nothing."""
+        """The file's other statements, as the end of a sentence; empty for none."""
         ...

@@ -38,7 +38,7 @@ Notify = Callable[[str], None]
 class Opened:
     """A request, and what it runs on.
 
-    ``more_targets`` are the other GPUs, where several were named; they are of the target's model.
+    ``more_targets`` are the other GPUs, where several were named; they have the target's model.
     """
 
     request: TuneRequest

@@ -43,6 +43,12 @@ CUDA_BACKEND = "autogemm.targets.cuda.worker.backend:CudaBackend"
 # Generous: a first start reads CuPy and the CUDA libraries from a cold disk.
 START_DEADLINE_S = 180.0
 PREPARE_DEADLINE_S = 180.0
+# Requests of which no candidate is part, as messages name them.
+DOING = {
+    messages.Start: "start",
+    messages.Prepare: "prepare the problem",
+    messages.RunCeilings: "measure ceilings",
+}
 # Waits before the GPU is tried again for a new worker: what the dead one held is freed late.
 RESTART_PAUSES_S = (0.5, 2.0, 8.0)
 FINALS_ATTEMPTS = 3
@@ -258,7 +264,7 @@ class CudaTarget(GpuTarget):
     def _finish_alone(
         self, candidates: tuple[Candidate, ...], rounds: int, seed: int
     ) -> tuple[tuple[Candidate, ...], tuple[Disqualified, ...]]:
-        """Those that get through finals of their own, and those that do not with the reason.
+        """The candidates that pass finals of their own, and the others with the reason.
 
         Raises DeviceError when there is no usable GPU any more, for which no candidate pays.
         """
@@ -345,7 +351,7 @@ class CudaTarget(GpuTarget):
     def _ask_or_fail(self, request: messages.Request, deadline_s: float) -> Reply:
         """The answer where no candidate can be to blame: failures are the GPU's or ours."""
         assert self._worker is not None
-        doing = type(request).__name__.lower()
+        doing = DOING[type(request)]
         try:
             reply: Reply = self._worker.ask(request, deadline_s)
         except ChildError as error:

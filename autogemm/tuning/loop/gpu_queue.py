@@ -36,7 +36,7 @@ class GpuQueue(Generic[Ticket]):
 
     @property
     def depth(self) -> int:
-        """How many should be in it."""
+        """The number of kernels that should be in it."""
         return len(self._gpus) + NUM_WAITING
 
     @property
@@ -46,7 +46,7 @@ class GpuQueue(Generic[Ticket]):
 
     @property
     def num_compiling(self) -> int | None:
-        """How many must be compiled at once so that no GPU waits, by Little's law: compile time /
+        """The number to compile at once so that no GPU waits, by Little's law: compile time /
         measuring time for each GPU. None while nothing is known of them.
         """
         mean_measure_s = self._gpus.mean_measure_s

@@ -41,7 +41,7 @@ FIRST_AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop: trials of the run, seconds of this call; and most configs in flight."""
+    """Limits: trials of the run, seconds of this call, configs in flight."""
 
     trials: float = math.inf
     budget_s: float = math.inf

@@ -21,6 +21,7 @@ from autogemm.model.results.outcome import (
 )
 from autogemm.model.results.shown import finals_html, html_table, speed_words
 from autogemm.space import Family
+from autogemm.support.amounts import counted
 from autogemm.support.errors import UsageError
 from autogemm.targets import MeasureOptions
 
@@ -200,7 +201,7 @@ class TuneResult:
 
     @property
     def _words(self) -> str:
-        end = f"{self.num_trials} trials, stopped by {self.stopped_by}"
+        end = f"{counted(self.num_trials, 'trial')}, stopped by {self.stopped_by}"
         where = f"{self.problem.label} on {self.device_name}"
         return f"run {self.run_id}, {where}, {self.provenance}, {end}"
 
@@ -239,7 +240,7 @@ class TuneResult:
 
     @property
     def counts(self) -> dict[Status, int]:
-        """How many trials ended in which status; statuses that did not occur are left out."""
+        """Count the trials by status; statuses that did not occur are left out."""
         ends = [outcome.status for outcome in self.outcomes]
         return {status: ends.count(status) for status in Status if status in ends}
 
