@@ -104,9 +104,9 @@ MASKED_MUTATIONS: tuple[Mutation, ...] = (
         "first_m = end_m",
     ),
     Mutation(TMA, "a count of another group", "counts[group]", "counts[group - (group > 0)]"),
+    Mutation(TMA, "tiles of another group", "counts[one]", "counts[one - (one > 0)]"),
     # Groups without rows.
     Mutation(ONE, "an empty group", "while (index >=", "if (index >="),
-    Mutation(TMA, "an empty group", "while (index - first_tile", "if (index - first_tile"),
     Mutation(BY_MMA, "the last group left out", "group == groups", "group == groups - 1"),
     # Inputs of another group.
     Mutation(ONE, "bias of the first group", "bias += (long long)group * N", "bias += 0"),
