@@ -244,8 +244,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     // Which tile of C, and which range of K.
     // The group of this block's row of tiles. Groups are dealt out to the lanes of a warp, none to
-    // the last; a lane counts the rows of tiles of its groups. There are as many blocks as there may
-    // be tiles, so that some have none.
+    // the last; a lane counts the rows of tiles of its groups. There are as many blocks as there
+    // may be tiles, so that some have none.
     int index = (int)blockIdx.y;
     const int own = (int)threadIdx.x % 32;
     const int groups_of_lane = groups / 31 + 1;

@@ -694,9 +694,6 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         }
         mbarrier_fence_init();
     }
-    cluster_arrive_relaxed();
-    cluster_wait_acquire();
-
     Tiles tiles;
     tiles.offsets = offsets;
     tiles.groups = groups;
@@ -707,6 +704,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     tiles.rows = 0;
     tiles.first_tile = 0;
     tiles.count_tiles();
+    cluster_arrive_relaxed();
+    cluster_wait_acquire();
     const int first_tile = (int)blockIdx.x / 2;
     const int stride = (int)gridDim.x / 2;
     const int num_k_tiles = (K + BK - 1) / BK;

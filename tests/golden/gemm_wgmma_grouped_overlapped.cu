@@ -721,8 +721,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         mbarrier_fence_init();
     }
-    __syncthreads();
-
     Tiles tiles;
     tiles.offsets = offsets;
     tiles.groups = groups;
@@ -731,6 +729,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tiles.rows = 0;
     tiles.first_tile = 0;
     tiles.count_tiles();
+    __syncthreads();
     const int first_tile = (int)blockIdx.x;
     const int stride = (int)gridDim.x;
     const int num_k_tiles = (K + BK - 1) / BK;
