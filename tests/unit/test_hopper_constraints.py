@@ -3,6 +3,7 @@
 import pytest
 
 from autogemm.catalogue.gpus import find_device
+from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
@@ -73,3 +74,43 @@ def test_tiles_that_fill_the_waves_are_expected_to_be_faster() -> None:
         return float(2 ** columns[:, names.index("expected_time")].min())
 
     assert least_expected(128, 256) > 1.08 * least_expected(200, 256)
+
+
+def searched(side: int, products: int, *names: str) -> set[tuple[Value, ...]]:
+    """The values that a search tries for so many products of squares."""
+    problem = Problem(side, side, side, dtype=DType.BF16, batch=Batch(products))
+    space = build_space(load_family("gemm_wgmma"), problem, find_device("h200"))
+    configs = (space.config(i).as_dict() for i in range(len(space)))
+    return {tuple(config[name] for name in names) for config in configs}
+
+
+def test_stages_hold_k_tiles_of_a_blocks_next_products() -> None:
+    """A product of 64 has one k tile, and a block has 31 or 32 of 4096 products."""
+    stages = {
+        count
+        for height, width, count in searched(64, 4096, "BM", "BN", "STAGES")
+        if (height, width) == (64, 64)
+    }
+    assert stages == {12}
+    # Two products a block have two k tiles.
+    assert {count for (count,) in searched(64, 256, "STAGES")} == {2}
+
+
+def test_tiles_fit_the_rows_of_small_products() -> None:
+    odd = {height for (height,) in searched(200, 300, "BM")} - {64, 128, 192, 256}
+    assert odd == {72, 104, 200}
+    assert {height for (height,) in searched(96, 1000, "BM")} >= {96, 128}
+
+
+def test_blocks_of_small_products_share_an_sm() -> None:
+    assert {blocks for (blocks,) in searched(64, 256, "BLOCKS")} == {0, 132}
+    assert {blocks for (blocks,) in searched(64, 4096, "BLOCKS")} == {132}
+
+
+def test_tiles_of_a_small_product_are_walked_in_one_order() -> None:
+    """Neither more rows together than it has, nor clusters of which a block has no tile."""
+    names = ("BM", "BN", "GROUP_M", "CLUSTER_M", "CLUSTER_N")
+    for height, width, together, below, beside in searched(128, 512, *names):
+        assert together == 1 or height == 64
+        assert below == 1 or height == 64
+        assert beside == 1 or width == 64
