@@ -216,8 +216,8 @@ class Space:
         """How far the problem is from the nearest of these sizes; infinite without any."""
         mine = self.problem
         others = (
-            Problem(*size, layout=mine.layout, dtype=mine.dtype, batch=Batch(products))
-            for *size, products in sizes
+            Problem(m, n, k, layout=mine.layout, dtype=mine.dtype, batch=Batch(products))
+            for m, n, k, products in sizes
         )
         return min(
             (distance(mine, self.device, one, self.device) for one in others), default=math.inf

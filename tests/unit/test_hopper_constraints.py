@@ -104,7 +104,7 @@ def test_blocks_of_one_tile_share_an_sm() -> None:
     found = searched(128, 512, "BLOCKS", "LOAD_WARPS", "SCHEDULE", "BM", "BN", "WM", "WN")
     assert {one[:2] for one in found} == {(0, 1), (132, 4)}
     for blocks, _, schedule, *tile in found:
-        assert blocks == 132 or schedule == "cooperative" and tile[:2] == tile[2:]
+        assert blocks == 132 or (schedule == "cooperative" and tile[:2] == tile[2:])
     # As many tiles as SMs at most: nothing to share.
     assert (64, 128, 0, 1) not in searched(128, 64, "BM", "BN", "BLOCKS", "LOAD_WARPS")
 
