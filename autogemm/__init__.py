@@ -6,6 +6,7 @@ matrices group by group over their rows. `tune` searches for the fastest kernel 
 looks up a stored result, and `forget` drops the choices of `gemm`; `record`, `patch` and
 `inductor_options` work on PyTorch programs and models. The command line (``autogemm tune``,
 ``export``, ``db``) is a thin layer over the same packages; docs/architecture.md describes them.
+Every error derives from `AutogemmError`.
 """
 
 from autogemm.support.version import __version__
@@ -15,8 +16,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from autogemm.programs import inductor_options, patch, record, unpatch
     from autogemm.runtime import best, forget, gemm, grouped_gemm, grouped_gemm_tn, tune
+    from autogemm.store import ResultRow
+    from autogemm.support.errors import (
+        AutogemmError,
+        CertificationError,
+        DeviceError,
+        EmptySpaceError,
+        NotFoundError,
+        StoreError,
+        UsageError,
+    )
+    from autogemm.tuning import TuneResult
 
 __all__ = [
+    "AutogemmError",
+    "CertificationError",
+    "DeviceError",
+    "EmptySpaceError",
+    "NotFoundError",
+    "ResultRow",
+    "StoreError",
+    "TuneResult",
+    "UsageError",
     "__version__",
     "best",
     "forget",
@@ -30,19 +51,29 @@ __all__ = [
     "unpatch",
 ]
 
+_HOMES = {
+    **dict.fromkeys(("inductor_options", "patch", "record", "unpatch"), "programs"),
+    **dict.fromkeys((name for name in __all__ if name.endswith("Error")), "support.errors"),
+    "ResultRow": "store",
+    "TuneResult": "tuning",
+}
+
 
 def __dir__() -> list[str]:
     """Return the public names, including those that are not imported yet."""
     return sorted(__all__)
 
 
-def __getattr__(name: str) -> object:
-    """Import a public function on first use, so that importing the package is fast."""
-    if name in __all__:
-        from autogemm import programs, runtime
+if not TYPE_CHECKING:  # so that type checkers report a name that is not there
 
-        found: object = getattr(programs if name in programs.__all__ else runtime, name)
+    def __getattr__(name: str) -> object:
+        """Import a public name on first use, so that importing the package is fast."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        home = _HOMES.get(name, "runtime")
+        found = getattr(import_module(f"autogemm.{home}"), name)
         # The next lookup finds it without calling this function.
         globals()[name] = found
         return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-r"""How much of what a long search finds is found by a short one, at shapes drawn at random.
+r"""Compare what a short search finds with a long one, at shapes drawn at random.
 
     benchmarks/gpu_box.sh run python3 benchmarks/generalises.py --commit COMMIT --limit 550 \
         --out OUT

@@ -118,7 +118,7 @@ def keep_to_one_core() -> None:
 
 
 def shares() -> str:
-    """How many cores there are, and who uses them."""
+    """The number of cores, and the processes that use them."""
     cores = len(os.sched_getaffinity(0))
     if cores == 1:
         return "1 core: both tools compile in one process"

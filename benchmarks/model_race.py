@@ -54,7 +54,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Phase:
-    """What a model does: prefill, decode, train or blocks (FP32).
+    """The work of a model: prefill, decode, train or blocks (FP32).
 
     ``rows`` are tokens of a prompt or a training step, sequences of decode, or rows of the blocks.
     """

@@ -2,6 +2,7 @@
 
     benchmarks/gpu_box.sh run python3 benchmarks/skinny_grid.py --out OUT
     ... skinny_grid.py --rows 1,8 --layers 28672x4096 --count 80 --l2 rotate --out OUT
+    ... skinny_grid.py --dtype e4m3 --epilogue 'acc * sa[k / 128, m] * sb[n / 128, k / 128]' ...
 
 The family's seeds and a random sample of legal configs, each verified before it is timed. GB/s are
 those of A, B and C, each moved once; the share is of the memory copy that the same run measures.
@@ -20,6 +21,7 @@ import numpy as np
 from autogemm.codegen import render
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState
@@ -47,9 +49,10 @@ def chosen(
 
 
 def moved_bytes(problem: Problem) -> int:
-    """A, B and C, each once."""
+    """A, B and C, each once; a gated epilogue has two columns of B for each of C."""
     m, n, k = problem.m, problem.n, problem.k
-    return (m * k + k * n) * problem.dtype.ab.size_bytes + m * n * problem.dtype.c.size_bytes
+    columns = n * problem.epilogue.num_columns
+    return (m * k + k * columns) * problem.dtype.ab.size_bytes + m * n * problem.dtype.c.size_bytes
 
 
 def measured(
@@ -110,6 +113,7 @@ def show(rows: list[dict[str, Any]], names: list[str], copy_gb_s: float) -> None
 @click.option("--layers", default="28672x4096,4096x4096", help="NxK, by commas.", show_default=True)
 @click.option("--layout", default="nt", show_default=True)
 @click.option("--dtype", default="bf16", show_default=True)
+@click.option("--epilogue", default="", help="As of autogemm tune.")
 @click.option("--count", default=100, help="Random configs a shape.", show_default=True)
 @click.option("--fix", multiple=True, help="NAME=V[,V]: a parameter's values; repeatable.")
 @click.option("--seed", default=1, show_default=True)
@@ -133,8 +137,9 @@ def main(out: Path, **options: Any) -> None:
                 if time.monotonic() - began > options["limit"]:
                     break
                 n, k = map(int, layer.split("x"))
+                layout, dtype = Layout(options["layout"]), DType.parse(options["dtype"])
                 problem = Problem(
-                    int(m), n, k, Layout(options["layout"]), DType.parse(options["dtype"])
+                    int(m), n, k, layout, dtype, epilogue=Epilogue(options["epilogue"])
                 )
                 target.prepare(
                     problem, MeasureOptions(l2=CacheState(options["l2"]), compares=False)

@@ -1,4 +1,4 @@
-"""How long `tune` takes, from an empty database, to come within 2 % of the exhaustive best.
+"""The time that `tune` takes, from an empty database, to come within 2 % of the exhaustive best.
 
 The exhaustive best is that of a recording that ships: every config of a narrowed space. It and
 every config that was the best of a search for a while are timed again at the end, interleaved, so

@@ -111,6 +111,11 @@ BASES: dict[str, Golden | Handwritten] = {
     "few rows by 4 bytes": Golden(
         "gemm_skinny_f16_f32_pairs", (tensor(8, 264, 2048, DType.F16_F32, Layout.TN),)
     ),
+    "few rows e4m3": Golden("gemm_skinny_e4m3", (tensor(8, 256, 2048, DType.E4M3, Layout.NT),)),
+    "few rows e5m2": Golden(
+        "gemm_skinny_e5m2_f32_any_size", (tensor(3, 101, 1003, DType.E5M2_F32, Layout.NT),)
+    ),
+    "few rows i8": Golden("gemm_skinny_i8_split", (tensor(8, 256, 2064, DType.I8, Layout.NT),)),
     "wgmma": Golden("gemm_wgmma_bf16", (tensor(512, 512, 512, DType.BF16),)),
     "wgmma alone": Golden(
         "gemm_wgmma_bf16_alone", (tensor(256, 512, 1536, DType.BF16, Layout.TT),)
@@ -120,15 +125,6 @@ BASES: dict[str, Golden | Handwritten] = {
     "wgmma tf32": Golden("gemm_wgmma_tf32", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma tf32 packed": Golden("gemm_wgmma_tf32_packed_b", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma e4m3": Golden("gemm_wgmma_e4m3", (tensor(512, 512, 512, DType.E4M3, Layout.NT),)),
-    "wgmma e4m3 from registers": Golden(
-        "gemm_wgmma_e4m3_block_scales_overlapped",
-        (
-            replace(
-                tensor(512, 512, 512, DType.E4M3, Layout.NT),
-                epilogue=Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]"),
-            ),
-        ),
-    ),
     "wgmma e4m3 to e4m3": Golden(
         "gemm_wgmma_e4m3_e4m3",
         (
@@ -211,6 +207,11 @@ BUGS: tuple[Bug, ...] = (
         "few rows by 8 bytes", "load_streamed_8", "words exchanged", '"=r"(to[0])', '"=r"(to[1])'
     ),
     Bug("few rows by 4 bytes", "load_streamed_4", "the word behind", "[%1]", "[%1+4]"),
+    # Weights of 8 bits.
+    Bug("few rows e4m3", "half_pairs_from_e4m3", "the other type", "e4m3x2", "e5m2x2"),
+    Bug("few rows e4m3", "half_pairs_from_e4m3", "the first pair twice", "%1, high", "%1, low"),
+    Bug("few rows e4m3", "half_pairs_from_e4m3", "zeros", "{ low, high }, %2", "{ low, high }, 0"),
+    Bug("few rows e5m2", "half_pairs_from_e5m2", "the other type", "e5m2x2", "e4m3x2"),
     # Products of a warp.
     exchanged("mma bf16", "mma_bf16_k16", "registers of B exchanged", '"r"(b[0])', '"r"(b[1])'),
     exchanged("mma bf16", "mma_bf16_k16", "registers of A exchanged", '"r"(a[1])', '"r"(a[2])'),
@@ -234,6 +235,9 @@ BUGS: tuple[Bug, ...] = (
         "{ %8, %9 }, { %0, %1, %2, %3 };",
         "{ %8, %9 }, { 0f00000000, 0f00000000, 0f00000000, 0f00000000 };",
     ),
+    exchanged("few rows i8", "mma_i8_k32", "registers of B exchanged", '"r"(b[0])', '"r"(b[1])'),
+    exchanged("few rows i8", "mma_i8_k32", "registers of A exchanged", '"r"(a[1])', '"r"(a[2])'),
+    Bug("few rows i8", "mma_i8_k32", "unsigned", "s8.s8", "u8.s8"),
     Bug("mma bf16", "load_matrices", "transposed", "x4.shared", "x4.trans.shared"),
     exchanged("mma bf16", "load_matrices", "matrices exchanged", '"=r"(to[1])', '"=r"(to[2])'),
     Bug("mma bf16", "load_transposed", "not transposed", "x4.trans.shared", "x4.shared"),
@@ -389,10 +393,6 @@ BUGS: tuple[Bug, ...] = (
     exchanged("wgmma tf32 packed", "wgmma_tf32_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
     exchanged("wgmma e4m3", "wgmma_e4m3_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
     Bug("wgmma e4m3", "wgmma_e4m3_kk", "read as e5m2", ".e4m3.e4m3 ", ".e5m2.e5m2 "),
-    exchanged(
-        *("wgmma e4m3 from registers", "wgmma_e4m3_rk", "registers of A exchanged"),
-        *('"r"(a[1])', '"r"(a[2])'),
-    ),
     exchanged("wgmma i8", "wgmma_i8_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
     Bug("wgmma i8", "wgmma_i8_kk", "a read as unsigned", ".s8.s8 ", ".u8.s8 "),
     Bug("wgmma i8", "wgmma_i8_kk", "b read as unsigned", ".s8.s8 ", ".s8.u8 "),

@@ -42,7 +42,7 @@ PRESETS: dict[str, list[Size]] = {
         (2048, 8192, 512),
     ],
     # Sizes at which the ladder's rungs are shown.
-    "ladder": squares(1024, 2048, 4096),
+    "ladder": [*squares(128, 256, 512, 1024, 2048, 4096, 8192), (4096, 256, 1024)],
 }
 
 

@@ -72,7 +72,7 @@ class Winner:
 
     @property
     def config(self) -> Config:
-        """That of the winner."""
+        """The config of the winner."""
         return self.kernels[0].config
 
 

@@ -129,10 +129,12 @@ def dtype_option(default: str | None = None) -> Command:
     return click.option(
         "--dtype",
         type=click.Choice(DTYPES, case_sensitive=False),
+        # All of them would be one word of 150 letters.
+        metavar="DTYPE",
         default=default,
         show_default=default is not None,
-        help="Element types. tf32: FP32 matrices and TF32 products; f16-f32: C is FP32; e4m3: C is "
-        "BF16; e4m3-e4m3: C is E4M3; i8: C is 32-bit integers.",
+        help=f"Element types: {', '.join(DTYPES)}. tf32: FP32 matrices and TF32 products; f16-f32: "
+        "C is FP32; e4m3: C is BF16; e4m3-e4m3: C is E4M3; i8: C is 32-bit integers.",
     )
 
 
@@ -378,7 +380,7 @@ filter_options = grouped(
     click.option(
         "--layout", type=click.Choice(LAYOUTS), help="op(A) then op(B): n as stored, t transposed."
     ),
-    click.option("--dtype", type=click.Choice(DTYPES), help="Element type."),
+    click.option("--dtype", type=click.Choice(DTYPES), metavar="DTYPE", help="Element types."),
     click.option("--epilogue", metavar="EXPRESSION", help="Epilogue, or none."),
     click.option("--batch", metavar="COUNT", help="Number of products; 1 means no batch."),
     click.option("--groups", metavar="COUNT", help="Number or distribution of groups, or none."),

@@ -69,7 +69,7 @@ class Compilers:
             return None
 
     def _there(self) -> int:
-        """How many kernels all workers compile at a time, as of a second ago at most."""
+        """The number of kernels that all workers compile at a time, at most a second old."""
         with self._lock:
             now = time.monotonic()
             if now - self._looked_at >= LOOK_EVERY_S:

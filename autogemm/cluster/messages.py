@@ -11,7 +11,7 @@ from autogemm.tuning import Sweep, Swept, TuneRequest
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a worker measures; ``version`` is that of its autogemm."""
+    """The place where a worker measures; ``version`` is that of its autogemm."""
 
     device: Device
     environment: Environment
@@ -41,8 +41,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a problem ended on a worker, or the worker's own ``error``; neither if Ctrl-C came before
-    it began.
+    """The end of a problem on a worker, or the worker's own ``error``; neither if Ctrl-C came
+    before it began.
 
     Without a server's database the run is in ``file``, in the folder of the work; ``content`` is
     the content of the file where the coordinator cannot read it.

@@ -90,15 +90,17 @@ class Compiler:
     def use(self, elsewhere: Elsewhere | None) -> None:
         """Let other machines compile, too, as many kernels at a time as they have slots now.
 
-        A source that fails there is compiled here, so that errors are those of this machine. Call
-        it while nothing is being compiled. None ends it.
+        A source that fails there is compiled here, so that errors are those of this machine. What
+        waits to be compiled now is dropped. None ends it.
         """
         slots = elsewhere.slots if elsewhere is not None else 0
         self._elsewhere, self._slots = elsewhere, threading.Semaphore(slots)
         if self.threads != self._num_processes + slots:
             self.threads = self._num_processes + slots
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="nvrtc")
+            with self._lock:
+                before = self._pool
+                self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="nvrtc")
+            before.shutdown(wait=True, cancel_futures=True)
 
     def compile(self, source: KernelSource, arch: str) -> CompiledKernel:
         """Machine code and resource use of one source, for ``arch`` such as ``sm_90``; for
@@ -138,7 +140,8 @@ class Compiler:
 
     def submit(self, source: KernelSource, arch: str) -> Future[CompiledKernel]:
         """:meth:`compile` in a thread of the pool."""
-        return self._pool.submit(self.compile, source, arch)
+        with self._lock:
+            return self._pool.submit(self.compile, source, arch)
 
     def close(self) -> None:
         """Drop compilations that have not begun, and end those that have. May be called twice."""

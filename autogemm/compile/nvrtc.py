@@ -37,7 +37,7 @@ def to_cubin(source: str, name: str, options: Sequence[str]) -> Build:
 
 
 def to_ptx(source: str, name: str, options: Sequence[str]) -> Build:
-    """As :func:`to_cubin`, to PTX text."""
+    """Compile like :func:`to_cubin`, to PTX text."""
     api = _api()
     return _build(source, name, options, api.nvrtcGetPTXSize, api.nvrtcGetPTX)
 

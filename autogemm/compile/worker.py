@@ -3,14 +3,19 @@
 Run as ``python -m autogemm.compile.worker PIPE_FD BUILDER`` by `autogemm.compile.processes`.
 """
 
+import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from autogemm.compile.nvrtc import Build
 from autogemm.compile.processes import BuildRefused
 from autogemm.support.child_process import become_child
 from autogemm.support.errors import AutogemmError
+
+NICENESS = 5
 
 Builder = Callable[[str, str, tuple[str, ...]], Build]
 
@@ -18,6 +23,11 @@ Builder = Callable[[str, str, tuple[str, ...]], Build]
 def main(pipe_fd: int, builder_path: str) -> None:
     """Serve requests until the parent hangs up."""
     connection = become_child(pipe_fd)
+    # As many compilers as cores: the threads that keep the GPU busy must not wait for them.
+    os.nice(NICENESS)
+    # Where Linux schedules sessions as groups, that counts within this one's only.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(NICENESS))
     module_name, _, function_name = builder_path.partition(":")
     builder: Builder = getattr(importlib.import_module(module_name), function_name)
     while True:

@@ -1,4 +1,4 @@
-"""Which kernel for which size: a table of times from the database, and a rule learned from it."""
+"""The kernel for each size: a table of times from the database, and a rule learned from it."""
 
 from autogemm.dispatch.assembling import assembled
 from autogemm.dispatch.chooser import Chooser, same_kernel

@@ -1,4 +1,4 @@
-"""Which config to run for a problem: its own result, the rule's choice, or the best guess."""
+"""Choose the config for a problem: its own result, the rule's choice, or the best guess."""
 
 import functools
 import math

@@ -117,7 +117,7 @@ class Predictor:
 
 
 def _timed(family: Family, places: Sequence[_Place], device: Device) -> list[Timed]:
-    """What the family expects. Features are logarithms of sizes, parameters and derived numbers,
+    """The family's expectation. Features are logarithms of sizes, parameters and derived numbers,
     and 0 or 1 for a parameter that is a word: the same for all configs of a family.
     """
     given = derived_columns(family, places, device)

@@ -25,7 +25,7 @@ GCOV_S = 60
 
 @dataclass(frozen=True, slots=True)
 class LineCount:
-    """How often a line of the source ran, and each way on from it where there are several.
+    """Counts of a line of the source, and of each way on from it where there are several.
 
     ``function`` is the line on which its function begins. Instances of a template count together.
     """

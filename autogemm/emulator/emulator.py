@@ -216,7 +216,7 @@ class Emulator:
     def count_lines(
         self, source: KernelSource, plan: LaunchPlan, problem: Problem, *, extremes: bool = False
     ) -> dict[int, LineCount]:
-        """How often each line of the source runs where it is verified, whatever is found.
+        """Count the runs of each line of the source during verification, whatever is found.
 
         Lines that the compiler removed, and those that make no code, are not among them. Raises
         CompilerMissingError without gcov, UsageError where a run does not end by itself.

@@ -25,7 +25,7 @@ def wisdom_pieces(store: Store, query: BestQuery) -> tuple[tuple[str, ...], Iter
     """Notes on what such a file cannot say, and its lines.
 
     Raises NotFoundError when nothing matches that can be said, UsageError when results are of
-    several kernels: a file is of one.
+    several kernels: a file holds one.
     """
     rows = store.best(query)
     plain = [row for row in rows if _is_plain(row.problem)]

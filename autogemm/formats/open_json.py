@@ -233,6 +233,6 @@ def _cached(scanner: _Scanner) -> Iterator[dict[str, Any]]:
 
 def _object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not an object")
     # A quarter of a million fit: their names are shared.
     return {sys.intern(name): part for name, part in value.items()}

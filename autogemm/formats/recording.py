@@ -76,7 +76,7 @@ class _Part(BaseModel):
 
 
 class RecordingSource(_Part):
-    """Where, when and how the times were taken. ``protocol`` says it in a sentence."""
+    """The circumstances of the times. ``protocol`` says it in a sentence."""
 
     device: Device
     environment: Environment

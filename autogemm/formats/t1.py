@@ -157,7 +157,7 @@ class _Reading:
         name = form.Name
         try:
             if not (_NAME.match(name) and len(name) <= _SHOWN) or name in RESERVED:
-                raise ValueError("the name means something else here, or is no name")
+                raise ValueError("the name means something else here, or is not a name")
             if name in self.parameters:
                 raise ValueError("there are two of that name")
             values = values_of(form.Values)

@@ -62,10 +62,10 @@ def own_condition(text: str, parameters: Mapping[str, Parameter]) -> Expression:
 def _check_kind(rule: Expression, parameters: Mapping[str, Parameter]) -> None:
     unknown = sorted(rule.names - parameters.keys())
     if unknown:
-        raise FamilyError(f"it reads {unknown[0]!r}, which is no parameter that was taken")
+        raise FamilyError(f"it reads {unknown[0]!r}, which is not an imported parameter")
     kinds = {name: type(one.values[0]) for name, one in parameters.items()}
     if rule.kind(kinds) is not int:
-        raise FamilyError("it is no number")
+        raise FamilyError("it is not a number")
 
 
 def _divisions(node: Node) -> Iterator[Operation]:
@@ -99,7 +99,7 @@ def all_values(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Ope
 
 
 def some_values(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Operand]:
-    """As `all_values`; of too many combinations as many as can be tried, drawn at random."""
+    """Like `all_values`; of too many combinations, as many as can be tried, drawn at random."""
     try:
         return all_values(node, parameters)
     except FamilyError:

@@ -62,11 +62,11 @@ def _listed(text: str) -> list[Any]:
     while at < len(text):
         match = _ITEM.match(text, at)
         if match is None:
-            raise ValueError(f"its values are no plain list: {text[at:]!r:.60}")
+            raise ValueError(f"its values are not a plain list: {text[at:]!r:.60}")
         values.append(_value(match))
         at = match.end()
         if text[at : at + 1] not in ("", ","):
-            raise ValueError(f"its values are no plain list: {text[at:]!r:.60}")
+            raise ValueError(f"its values are not a plain list: {text[at:]!r:.60}")
         at += 1
     return values
 

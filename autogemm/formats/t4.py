@@ -256,7 +256,7 @@ def _entry(values: tuple[Value, ...], result: _Kept, unit: float) -> Entry:
 def _unit(word: str) -> float:
     """Microseconds in one of it."""
     if word.lower() not in _IN_US:
-        raise ValueError(f"{one_line(word)!r} is no unit of time: {' '.join(_IN_US)}")
+        raise ValueError(f"{one_line(word)!r} is not a unit of time: {' '.join(_IN_US)}")
     return _IN_US[word.lower()]
 
 

@@ -20,7 +20,7 @@ class Config:
 
     @classmethod
     def of(cls, family: str, values: Mapping[str, Value]) -> Self:
-        """From a mapping that is already in the family's order of parameters."""
+        """Make a config of a mapping that is in the family's order of parameters."""
         return cls(family, tuple(values.items()))
 
     def __getitem__(self, name: str) -> Value:

@@ -165,7 +165,7 @@ class Epilogue:
 
     @property
     def gate(self) -> Gate:
-        """Which two columns of the product make one of C; none where it is one."""
+        """The two columns of the product that make one of C; none where it is one."""
         return _gate(self.text)
 
     @property

@@ -206,7 +206,7 @@ class _Token:
 
 
 class _Parser:
-    """By precedence; each method reads what its name says."""
+    """A parser by precedence; each method reads what its name says."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -343,7 +343,7 @@ class _Parser:
             raise mistake(self._text, name.position, rule)
         if name.text not in FUNCTIONS:
             known = " ".join(sorted(FUNCTIONS))
-            rule = f"{name.text!r} is no function; there are {known}"
+            rule = f"{name.text!r} is not a function; there are {known}"
             raise mistake(self._text, name.position, rule)
         args = [self._sum()]
         while self._takes(","):

@@ -59,7 +59,7 @@ def fusion_of(epilogue: Epilogue, dtype: DType) -> Fusion | None:
 
 
 def _scaled(root: Node) -> tuple[Node, str]:
-    """What a tree multiplies by one value of the user's, and its name; the tree, and no name."""
+    """The factor of a tree beside one value of the user's, and that value's name; else the tree."""
     if isinstance(root, Apply) and root.op == "*":
         left, right = root.args
         for rest, factor in ((left, right), (right, left)):

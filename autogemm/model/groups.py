@@ -27,7 +27,7 @@ _FORMS = "groups are a number and how rows are spread (8 uniform, 128 zipf=1.1 s
 
 
 class Spread(StrEnum):
-    """How rows are spread over groups: as evenly as may be, by Zipf's law, or as listed."""
+    """The distribution of rows over groups: even, by Zipf's law, or as listed."""
 
     UNIFORM = "uniform"
     ZIPF = "zipf"
@@ -123,7 +123,7 @@ class Groups:
         return tuple(itertools.pairwise(itertools.accumulate(rows, initial=0)))
 
     def given(self, total: int) -> tuple[int, ...]:
-        """What kernels read of them: the first row of each group and the one behind the last
+        """The offsets that kernels read: the first row of each group and the one behind the last
         group's, count + 1 numbers; of masked groups the rows of each.
         """
         if self.masked:
@@ -146,7 +146,7 @@ class Groups:
         return Groups(self.count, Spread.LISTED, listed=kept)
 
     def used_rows(self, total: int) -> int:
-        """How many rows belong to a group: the first ones, or the first ones of each."""
+        """The number of rows in groups: the first ones, or the first ones of each."""
         return sum(self.rows(total))
 
     def num_used(self, total: int) -> int:

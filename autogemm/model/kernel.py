@@ -101,7 +101,7 @@ class LaunchPlan:
 
     @property
     def arrays(self) -> tuple[Extra, ...]:
-        """Those of a family's own arguments and of the epilogue's that are arrays."""
+        """The family's and the epilogue's arguments that are arrays."""
         return tuple(extra for extra in self.extras if extra.count is not None)
 
     @property

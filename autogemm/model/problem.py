@@ -252,7 +252,7 @@ class Problem:
 
     @property
     def num_products(self) -> int:
-        """How many C there are, M rows each."""
+        """The number of C matrices, M rows each."""
         return self.num_matrices[2]
 
     @property
@@ -284,7 +284,7 @@ class Problem:
 
     @property
     def num_matrices(self) -> tuple[int, int, int]:
-        """How many A, B and C there are: 1 where all products share it; for each group a B, or a C
+        """The numbers of A, B and C: 1 where all products share it; for each group a B, or a C
         where groups divide K.
         """
         if self.divides_k:

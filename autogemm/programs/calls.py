@@ -128,7 +128,7 @@ class Calls:
         )
 
     def _why_not_trained(self, a: Any, b: Any, needed: Sequence[bool], tf32: bool) -> str:
-        """Which gradient's product has no result that is faster; empty where none is needed."""
+        """The gradient whose product has no faster result; empty where none is needed."""
         shape = (*a.shape[:-1], b.shape[-1])
         a, b = (
             torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device="meta")

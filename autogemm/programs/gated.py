@@ -108,7 +108,7 @@ def _is_linear(node: Any, children: Mapping[str, Any]) -> bool:
 
 
 def _activated(node: Any, children: Mapping[str, Any]) -> tuple[Any, str]:
-    """What a known activation is applied to, and its name; nothing for any other node."""
+    """The operand of a known activation, and its name; nothing for any other node."""
     if not isinstance(node, Node) or not node.args:
         return None, ""
     if node.op == "call_module":

@@ -51,7 +51,7 @@ class PatchedLayer:
 
 @dataclass(frozen=True, slots=True)
 class PatchSummary:
-    """What `patch` replaced and what it left; as text a table.
+    """The layers that `patch` replaced and those it left; as text a table.
 
     ``modules`` are those whose products are seen, by their names; empty unless that was asked for.
     """
@@ -252,7 +252,7 @@ def _is_best(gated: Problem, results: Results) -> bool:
 
 
 def _with_gate(layer: PatchedLayer, gated: _Gated | None) -> PatchedLayer:
-    """What is replaced of a layer that belongs to a gated one."""
+    """The replacement of a layer that belongs to a gated one."""
     if gated is None:
         return layer
     rows = tuple(sorted({*layer.rows, *gated.rows}))
@@ -294,7 +294,7 @@ def _why_left(linear: Any) -> str:
     if linear.weight.dtype not in _DTYPES:
         return f"there are no kernels for {linear.weight.dtype}"
     if type(linear.weight) is not torch.nn.Parameter or not linear.weight.is_contiguous():
-        return "its weight is no plain, contiguous parameter"
+        return "its weight is not a plain, contiguous parameter"
     return ""
 
 
@@ -371,7 +371,7 @@ def _gated_forward(self: Any, x: Any) -> Any:
 
 
 def _by_one_kernel(gated: _Gated, x: Any) -> Any:
-    """What the gate leaves of both products; None where one kernel is not known to be faster."""
+    """The gated product of both layers; None where no kernel is known to be faster."""
     columns, depth = gated.weights[0].shape
     rows = x.numel() // depth
     if rows not in gated.rows or not _is_plain(x) or not gated.is_current:

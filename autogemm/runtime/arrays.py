@@ -59,7 +59,7 @@ LIBRARIES: dict[type, Library] = {}
 
 
 def library_of(array: Any) -> Library:
-    """Return the way to read such arrays. Raises UsageError for what is no array on a GPU."""
+    """Return the way to read such arrays. Raises UsageError for what is not an array on a GPU."""
     kind = type(array)
     if kind not in LIBRARIES:
         LIBRARIES[kind] = _library_of(array)
@@ -78,8 +78,8 @@ def _library_of(array: Any) -> Library:
     if hasattr(array, "__dlpack__"):
         return _through(kind.__name__, _of_dlpack)
     raise UsageError(
-        f"{kind.__module__}.{kind.__name__} is no array on a GPU: pass arrays of CuPy or torch, or "
-        "any with __cuda_array_interface__ or __dlpack__"
+        f"{kind.__module__}.{kind.__name__} is not an array on a GPU: pass arrays of CuPy or "
+        "torch, or any with __cuda_array_interface__ or __dlpack__"
     )
 
 

@@ -295,7 +295,7 @@ def require_out(out: Any, like: Memory) -> None:
     """Raises UsageError where there is no out and a result of the operands' type would saturate."""
     if out is None and like.element.saturates:
         raise UsageError(
-            f"products of {like.element} hardly fit {like.element}: give an out, whose type may be "
+            f"products of {like.element} overflow {like.element}: give an out, whose type may be "
             f"{results_of(like.element)}"
         )
 
@@ -318,7 +318,7 @@ def same_dtype(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType
     results = results_of(a.element) if a.element is b.element else ""
     instead = f": give an out of {results}" if results else ""
     raise UsageError(
-        f"there is no GEMM of {a.element} and {b.element} that gives {c.element}{instead}"
+        f"no GEMM multiplies {a.element} by {b.element} and gives {c.element}{instead}"
     )
 
 

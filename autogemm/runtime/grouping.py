@@ -180,7 +180,7 @@ def _require_library(library: Library, others: Mapping[str, Any]) -> None:
 def _require_old_c(out: Any, factors: tuple[float, float], epilogue: Epilogue) -> None:
     reads_c = factors[1] or (not epilogue.is_plain and epilogue.reads("c"))
     if out is None and reads_c:
-        raise UsageError("the old C is read: give out, which holds it")
+        raise UsageError("the old C is read: pass it as out")
 
 
 def _require_extents(num_groups: int, *shapes: tuple[int, ...]) -> None:

@@ -18,7 +18,7 @@ MOST_PRODUCTS = 65535
 
 
 class Products(StrEnum):
-    """How float32 is multiplied; other types have one way."""
+    """The way in which float32 is multiplied; other types have one way."""
 
     EXACT = "exact"
     TF32 = "tf32"

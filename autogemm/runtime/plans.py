@@ -1,4 +1,4 @@
-"""From a call's shapes to launches that only need addresses: choose, compile, load, keep."""
+"""Turn a call's shapes into launches that only need addresses: choose, compile, load, keep."""
 
 import ctypes
 import logging

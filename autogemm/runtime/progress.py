@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from autogemm.model.results.shown import speed_words
+from autogemm.support.amounts import counted
 from autogemm.support.errors import UsageError
 from autogemm.tuning import (
     Certifying,
@@ -81,7 +82,7 @@ class _Bar:
                 self._say(self._best(event))
             case FinalsStarted():
                 self._bar.update(1.0 - self._bar.n)
-                self._say(f"finals of {event.num_finalists}, {event.rounds} rounds")
+                self._say(f"finals of {event.num_finalists}, {counted(event.rounds, 'round')}")
             case SustainedStarted():
                 self._say(f"winner and cuBLAS in turn, {event.seconds:g} s at a time")
             case Certifying(step):
@@ -91,7 +92,7 @@ class _Bar:
         time_us = event.best.time_us if event.best is not None else None
         ratio = event.baseline_us / time_us if event.baseline_us and time_us else None
         speed = speed_words(self._request.problem, time_us, ratio)
-        return f"{event.num_trials} trials, best {speed}"
+        return f"{counted(event.num_trials, 'trial')}, best {speed}"
 
     def _say(self, text: str) -> None:
         self._bar.set_description_str(text)

@@ -50,7 +50,7 @@ def result_of(
 def results_of(
     epilogue: Epilogue, acc: Any, arrays: Sequence[Any], numbers: Sequence[float], alpha: float
 ) -> tuple[Any, Any]:
-    """What `result_of` says, and the second output, None where there is none."""
+    """The result of `result_of` and the second output, None where there is none."""
     left, values = iter(arrays), iter(numbers)
     given = {
         one.name: _VIEWS[one.axes](next(left)) if one.axes else next(values)
@@ -95,7 +95,7 @@ def split_inputs(
     arrays = [inputs[name] for name, is_array in names if is_array]
     for (name, _), array in zip((one for one in names if one[1]), arrays, strict=True):
         if not isinstance(array, torch.Tensor):
-            raise UsageError(f"a is of torch and {name} is no tensor: use one library")
+            raise UsageError(f"a is of torch and {name} is not a tensor: use one library")
     return arrays, [float(inputs[name]) for name, is_array in names if not is_array]
 
 

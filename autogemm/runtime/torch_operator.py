@@ -34,7 +34,7 @@ _precision = torch._C._get_fp32_precision_getter
 
 
 def products_of(a: Any, allow_emulation: bool) -> Products:
-    """How products of float32 are made: by the caller's word, or torch's flag for TF32."""
+    """Choose the products of float32: the caller's choice, or torch's flag for TF32."""
     if a.dtype is not torch.float32:
         return Products.EXACT
     if allow_emulation:

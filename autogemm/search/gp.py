@@ -26,6 +26,8 @@ SQRT5 = math.sqrt(5.0)
 LENGTH_PRIOR = (0.7, 0.7)
 VARIANCE_PRIOR = (1.0, 0.5)
 NOISE_PRIOR = (math.log(1e-3), 1.5)
+# Candidates of which the posterior is made in one step.
+POOL_BLOCK = 2048
 NOISE_BOUNDS = (math.log(1e-5), math.log(0.1))
 
 
@@ -209,9 +211,13 @@ class Posterior:
 
     def _whitened(self, scaled_pool: Singles) -> Singles:
         n = self.size
-        covariance = self._across(self._x[:n], scaled_pool)
-        rows = _solve_lower(self._factor[:n, :n], covariance.astype(np.float64))
-        return rows.astype(np.float32)
+        rows = np.empty((n, len(scaled_pool)), dtype=np.float32)
+        # In blocks: LAPACK keeps Python's lock, and others must hand candidates to the GPU.
+        for start in range(0, len(scaled_pool), POOL_BLOCK):
+            block = slice(start, start + POOL_BLOCK)
+            covariance = self._across(self._x[:n], scaled_pool[block])
+            rows[:, block] = _solve_lower(self._factor[:n, :n], covariance.astype(np.float64))
+        return rows
 
     def _reserve(self, size: int, num_candidates: int) -> None:
         """Room for so many observations and candidates, with some to spare."""

@@ -20,7 +20,7 @@ class Told:
 
 
 class History:
-    """Which configs are pending and which are told, rebuilt from the study alone.
+    """The pending configs and the told ones, rebuilt from the study alone.
 
     Finished trials never change, so :meth:`update` reads each of them once.
     """

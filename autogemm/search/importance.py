@@ -1,4 +1,4 @@
-"""How much each parameter decides whether a config is among the fastest."""
+"""The importance of each parameter for being among the fastest configs."""
 
 import math
 from collections.abc import Sequence

@@ -61,7 +61,8 @@ class Model:
         self._features = features
         self._rows = rows
         self._num_told = fit.size
-        self._in_pool = set(pool.tolist())
+        # The features of the pool: what is observed next mostly comes from there.
+        self._known = dict(zip(pool.tolist(), candidates, strict=True))
         self._promises: tuple[Floats, Floats, Floats] = (np.empty(0),) * 3
 
     def take_in(self, history: History) -> None:
@@ -74,18 +75,20 @@ class Model:
         known = set(self._rows)
         for index in indices:
             if index not in known:
-                point = self._features([index])[0]
+                point = self._known.get(index)
+                if point is None:
+                    point = self._features([index])[0]
                 self._posterior.append(point)
                 self._rows.append(index)
                 self._row_trend.append(float(point @ self.fit.trend))
 
     def widen(self, indices: Sequence[int]) -> None:
         """Add these configs to the pool."""
-        beyond = [index for index in indices if index not in self._in_pool]
+        beyond = [index for index in indices if index not in self._known]
         if beyond:
-            self._in_pool.update(beyond)
             self.pool = np.concatenate([self.pool, np.array(beyond, dtype=np.int64)])
             points = self._features(beyond)
+            self._known.update(zip(beyond, points, strict=True))
             self._posterior.widen(points)
             self._pool_trend = np.concatenate([self._pool_trend, points @ self.fit.trend])
 
@@ -111,7 +114,7 @@ class Model:
         return Targets(times, believed, best, _unit(logs), spread)
 
     def score(self, targets: Targets, seen: NDArray[np.bool_], start: int = 0) -> Floats:
-        """How promising the candidates from ``start`` on are: log of improvement x success."""
+        """The merit of the candidates from ``start`` on: log of improvement x success."""
         mean, spread = self._posterior.predict(targets.times, start)
         gap = mean + self._pool_trend[start:] / targets.unit - targets.best
         score = log_expected_improvement(gap, spread, 0.0)
@@ -139,7 +142,7 @@ def log_targets(told: Sequence[Told]) -> Floats:
 
 
 def fitted_slope(expected: Floats, logs: Floats) -> float:
-    """How log times grow with the log of the expected ones: 1 where little is known, 0 rather than
+    """The slope of log times over the log of expected ones: 1 where little is known, 0 rather than
     the other way round.
     """
     n = len(expected)

@@ -72,7 +72,8 @@ class EnumeratedSampler(BaseSampler):
     ) -> NoReturn:
         """Raises UsageError: a parameter alone cannot be chosen legally."""
         raise UsageError(
-            f"{param_name!r} is no parameter of this space; ask for the sampler's `distributions`"
+            f"{param_name!r} is not a parameter of this space; ask for the sampler's "
+            "`distributions`"
         )
 
     def want(self, indices: Sequence[int]) -> None:
@@ -88,6 +89,10 @@ class EnumeratedSampler(BaseSampler):
     def expected_improvement(self) -> float | None:
         """The promised share of the best time of the last proposal; None without a model."""
         return None
+
+    def learn_meanwhile(self) -> None:
+        """Propose without waiting for a model of the latest results, where that takes long."""
+        return
 
     @abstractmethod
     def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
@@ -136,6 +141,10 @@ class SurrogateSampler(EnumeratedSampler):
     def expected_improvement(self) -> float | None:
         """See EnumeratedSampler."""
         return self._surrogate.expected_improvement
+
+    def learn_meanwhile(self) -> None:
+        """See EnumeratedSampler."""
+        self._surrogate.fits_meanwhile = True
 
     def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
         """See EnumeratedSampler."""

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from autogemm.search.finished import FinishedStudy, FinishedTrial
 
 MARK = b'{"op_code":0,'
-"""How such a file begins: with the making of a study."""
+"""The beginning of such a file: the creation of a study."""
 
 
 def journal_pieces(studies: Iterable[FinishedStudy]) -> Iterator[str]:

@@ -31,14 +31,24 @@ class Search:
     The study is kept in memory: what earlier processes found is told again with `remember`. One
     thread at a time.
 
+    With ``meanwhile`` the sampler proposes without waiting for what takes it long; then proposals
+    depend on time, too.
+
     Raises UsageError for an unknown sampler.
     """
 
     def __init__(
-        self, space: EnumeratedSpace, sampler: str = DEFAULT_SAMPLER, seed: int = 0
+        self,
+        space: EnumeratedSpace,
+        sampler: str = DEFAULT_SAMPLER,
+        seed: int = 0,
+        *,
+        meanwhile: bool = False,
     ) -> None:
         self._space = space
         self._sampler = make_sampler(sampler, space, seed)
+        if meanwhile:
+            self._sampler.learn_meanwhile()
         self._history = self._sampler.history
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._study = optuna.create_study(

@@ -1,14 +1,19 @@
 """Proposes the config of the largest expected improvement."""
 
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from autogemm.search.enumerated import EnumeratedSpace, Floats, Indices, UnitFeatures, neighbours
 from autogemm.search.gp import fit
-from autogemm.search.history import History
+from autogemm.search.history import History, Told
 from autogemm.search.model import Fit, Model, Targets, fitted_slope, log_targets, standardised
 
 # Length scales are fitted anew when the data have grown by this factor.
@@ -24,6 +29,43 @@ LOCAL_EVERY = 2
 MAX_OBSERVED = 400
 # Length scales are fitted to that many of them, chosen in the same way: the cost grows cubically.
 MAX_FITTED = 160
+# A fit to fewer takes no longer than the next proposal; one to hundreds takes some tenths of a
+# second, in which a GPU measures many candidates.
+FEWEST_MEANWHILE = 32
+
+
+class _OneBlasThread:
+    """While it is entered, by any number of threads, BLAS uses one thread for a call.
+
+    The matrices are small: more BLAS threads cost more than they bring, and they would take the
+    cores from the compiler. The limit is one of the process: the first sets it, the last lifts it.
+    """
+
+    def __init__(self) -> None:
+        self._controller = ThreadpoolController()
+        self._lock = threading.Lock()
+        self._num_inside = 0
+        self._limit = ExitStack()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Within it the limit holds."""
+        with self._lock:
+            self._num_inside += 1
+            if self._num_inside == 1:
+                self._limit.enter_context(self._controller.limit(limits=1, user_api="blas"))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._num_inside -= 1
+                if self._num_inside == 0:
+                    self._limit.close()
+
+
+@cache
+def _one_blas_thread() -> _OneBlasThread:
+    return _OneBlasThread()
 
 
 class Surrogate:
@@ -31,6 +73,9 @@ class Surrogate:
 
     Random numbers depend on the seed and the number of reported trials, so that a search that is
     continued from its study proposes the same configs as an uninterrupted one.
+
+    With ``fits_meanwhile`` proposals go on, by the model that there is, while another one is fitted
+    to more observations: then they also depend on how long that takes.
     """
 
     def __init__(self, space: EnumeratedSpace, seed: int) -> None:
@@ -38,7 +83,9 @@ class Surrogate:
         self._seed = seed
         self._features = UnitFeatures(space, MAX_POOL)
         self._model: Model | None = None
-        self._threads = ThreadpoolController()
+        self.fits_meanwhile = False
+        self._fit_thread: ThreadPoolExecutor | None = None
+        self._fitting: Future[Model] | None = None
         self._neighbours: dict[tuple[int, int], list[int]] = {}
         # By the best candidate when last asked, as a share of the best time.
         self.expected_improvement: float | None = None
@@ -60,9 +107,7 @@ class Surrogate:
 
     def propose(self, history: History) -> int:
         """Index of an unseen config. There must be one, and something that worked."""
-        # The matrices are small: more BLAS threads cost more than they bring, and they would take
-        # the cores from the compiler.
-        with self._threads.limit(limits=1, user_api="blas"):
+        with _one_blas_thread().entered():
             return self._propose(history)
 
     def _propose(self, history: History) -> int:
@@ -109,13 +154,34 @@ class Surrogate:
 
     def _fitted(self, history: History) -> Model:
         fit_size = last_fit_size(len(history.told))
+        if self._fitting is not None and self._fitting.done():
+            self._model, self._fitting = self._fitting.result(), None
         model = self._model
-        if model is None or model.fit.size != fit_size or history.seen[model.pool].all():
-            model = self._model = self._fit(history, fit_size)
-        return model
+        if model is not None and not history.seen[model.pool].all():
+            if model.fit.size == fit_size:
+                return model
+            if self.fits_meanwhile and fit_size >= FEWEST_MEANWHILE:
+                if self._fitting is None:
+                    # Copies: the history goes on meanwhile.
+                    told, seen = history.told[:fit_size], history.seen.copy()
+                    self._fitting = self._begun(told, seen)
+                return model
+        # One that is being fitted would be out of date.
+        self._fitting = None
+        self._model = self._fit(history.told[:fit_size], history.seen)
+        return self._model
 
-    def _fit(self, history: History, fit_size: int) -> Model:
-        told = history.told[:fit_size]
+    def _begun(self, told: list[Told], seen: NDArray[np.bool_]) -> Future[Model]:
+        if self._fit_thread is None:
+            self._fit_thread = ThreadPoolExecutor(1, thread_name_prefix="fit")
+        return self._fit_thread.submit(self._fit, told, seen)
+
+    def _fit(self, told: list[Told], seen: NDArray[np.bool_]) -> Model:
+        with _one_blas_thread().entered():
+            return self._fit_of(told, seen)
+
+    def _fit_of(self, told: list[Told], seen: NDArray[np.bool_]) -> Model:
+        fit_size = len(told)
         rng = np.random.default_rng([self._seed, fit_size])
         kept = [told[i] for i in _informative(log_targets(told), MAX_OBSERVED, rng)]
         worked = [t for t in kept if t.time_us is not None]
@@ -127,14 +193,14 @@ class Surrogate:
         kernel = fit(columns, standardised(logs - columns @ trend), self._features.directions)
         rows = [t.index for t in kept]
         fitted = Fit(fit_size, kernel, trend)
-        return Model(fitted, self._features, rows, self._pool(history, rng))
+        return Model(fitted, self._features, rows, self._pool(seen, rng))
 
-    def _pool(self, history: History, rng: np.random.Generator) -> Indices:
-        if history.num_unseen > MAX_POOL:
+    def _pool(self, seen: NDArray[np.bool_], rng: np.random.Generator) -> Indices:
+        if np.count_nonzero(~seen) > MAX_POOL:
             sample = np.sort(rng.choice(len(self._space), MAX_POOL, replace=False))
-            if not history.seen[sample].all():
-                return sample[~history.seen[sample]]
-        return np.flatnonzero(~history.seen)
+            if not seen[sample].all():
+                return sample[~seen[sample]]
+        return np.flatnonzero(~seen)
 
 
 def last_fit_size(num_told: int) -> int:

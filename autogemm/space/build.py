@@ -275,7 +275,7 @@ class _Join:
         yield from [step(parameter) for parameter in sorted(missing)]
 
     def _sampled(self, rules: Sequence[_Rule]) -> Mask:
-        """Which of some random raw configs keep each rule, of shape [rules, configs]."""
+        """Whether each of some random raw configs keeps each rule, of shape [rules, configs]."""
         keys = np.random.default_rng(0).integers(self._radix.count, size=SAMPLE_ROWS)
         given = dict(self._scalars)
         kept = np.ones((len(self._rules), SAMPLE_ROWS), dtype=np.bool_)

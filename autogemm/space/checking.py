@@ -295,7 +295,9 @@ class _Check:
 
         swizzle = inlined("swizzle", form.swizzle)
         if sizes := sorted(swizzle.names & _SIZES):
-            raise swizzle.error(f"a swizzle is of the config, it cannot read {' '.join(sizes)}")
+            raise swizzle.error(
+                f"a swizzle belongs to the config: it cannot read {' '.join(sizes)}"
+            )
         columns, rows = form.extent or ("", "")
         when = self._of_config(f"tensor_maps.{i + 1}.when", form.when)
         if form.matrix == "input":
@@ -354,7 +356,7 @@ class _Check:
     def _check_value(self, field: str, value: Value, parameter: Parameter) -> None:
         if not parameter.allows(value):
             listed = " ".join(parameter.texts)
-            raise self._error(field, f"{value!r} is none of its values: {listed}")
+            raise self._error(field, f"{value!r} is not one of its values: {listed}")
 
     def _parsed(self, field: str, text: str, known: Iterable[str]) -> Expression:
         expression = parse_expression(text, f"{self._yaml_path}: {field}")

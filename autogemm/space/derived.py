@@ -68,7 +68,7 @@ def expected_time(
 def derived_columns(
     family: Family, pairs: Sequence[tuple[Config, Problem]], device: Device
 ) -> dict[str, Operand]:
-    """What the family's expressions read and derive of configs, each at its problem, by name: a
+    """The values that the family's expressions read and derive of configs, by name: a
     column with one value for each pair, or the one value of all. With the expected time and what
     that reads, where the family expects times.
 

@@ -218,9 +218,9 @@ class Family:
     yaml_sha256: str
     template_sha256: str
     seed_origins: tuple[str, ...] = ()
-    """For each seed the GPU and the problems that it was good for, as far as is known."""
+    """The GPU and the problems that each seed was good for, as far as is known."""
     seed_sizes: tuple[tuple[tuple[int, int, int, int], ...], ...] = ()
-    """For each seed the (m, n, k, products) that it was good at, as far as is known."""
+    """The (m, n, k, products) that each seed was good at, as far as is known."""
     searched: Searched = Searched.ALWAYS
     expected: Mapping[str, Expression] = field(default_factory=dict)
     """The expressions of the expected time: `EXPECTED_TIME` and, before it, those that it reads.
@@ -304,13 +304,13 @@ class Family:
         names = [parameter.name for parameter in self.parameters]
         if config.family != self.name or values.keys() != set(names):
             raise UsageError(
-                f"{config.label!r:.300} of family {config.family!r:.60} is no config of "
+                f"{config.label!r:.300} of family {config.family!r:.60} is not a config of "
                 f"{self.name!r}, which has the parameters {' '.join(names)}"
             )
         for one in self.parameters:
             if not one.is_safe(values[one.name]):
                 raise UsageError(
-                    f"{one.name}={values[one.name]!r:.60} is no value of {self.name!r}: "
+                    f"{one.name}={values[one.name]!r:.60} is not a value of {self.name!r}: "
                     f"{one.name} is {one.kind}"
                 )
         return Config.of(self.name, {name: values[name] for name in names})
@@ -336,7 +336,7 @@ class Family:
             if not one.allows(found[one.name]):
                 listed = " ".join(one.texts)
                 raise UsageError(
-                    f"{one.name}={found[one.name]} is no value of {self.name!r} today, it has: "
+                    f"{one.name}={found[one.name]} is not a value of {self.name!r} today, it has: "
                     f"{listed:.200}"
                 )
         return found

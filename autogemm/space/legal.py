@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import combinations
 from operator import itemgetter
 
 import numpy as np
@@ -147,6 +148,23 @@ class Space:
         found = int(np.searchsorted(self.keys, key))
         return found if found < len(self) and self.keys[found] == key else None
 
+    def neighbours(self, index: int, moves: int = 1) -> list[int]:
+        """Indices of the legal configs that differ from this one in exactly ``moves`` parameters.
+
+        In the order of `itertools.combinations` of parameters and of their values.
+        """
+        key, radix = int(self.keys[index]), self.radix
+        steps = []
+        for stride, size in zip(radix.strides, radix.sizes, strict=True):
+            digits = np.arange(size, dtype=np.int64)
+            digit = key // stride % size
+            steps.append((digits[digits != digit] - digit) * stride)
+        wanted = key + np.concatenate(
+            [reduce(np.add.outer, moved).ravel() for moved in combinations(steps, moves)]
+        )
+        found = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
+        return [int(one) for one in found[self.keys[found] == wanted]]
+
     def nearest(self, config: Config) -> int:
         """The index of the legal config closest to this one; the lowest if several are.
 
@@ -213,7 +231,7 @@ class Space:
         return [others[i] for i in order if of_others[i] <= worst]
 
     def _doublings(self, sizes: Sequence[tuple[int, int, int, int]]) -> float:
-        """How far the problem is from the nearest of these sizes; infinite without any."""
+        """The distance of the problem from the nearest of these sizes; infinite without any."""
         mine = self.problem
         others = (
             Problem(m, n, k, layout=mine.layout, dtype=mine.dtype, batch=Batch(products))

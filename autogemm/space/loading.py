@@ -1,4 +1,4 @@
-"""From NAME.yaml and NAME.cu.jinja to a `Family`. A file is data: bounded, checked, never run."""
+"""Load a `Family` from NAME.yaml and NAME.cu.jinja. A file is data: bounded, checked, never run."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -243,5 +243,5 @@ def _value(seed: _Seed, values: Mapping[str, Value], parameter: Parameter) -> Va
         raise FamilyError(f"{place}: a seed names every parameter, this one is missing")
     if not parameter.allows(value):
         listed = " ".join(parameter.texts)
-        raise FamilyError(f"{place}: {value!r} is none of its values: {listed}")
+        raise FamilyError(f"{place}: {value!r} is not one of its values: {listed}")
     return value

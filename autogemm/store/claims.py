@@ -1,4 +1,4 @@
-"""Which runs this process writes, as others see it who share the database."""
+"""The runs that this process writes, visible to other processes with the same database."""
 
 import threading
 from contextlib import suppress

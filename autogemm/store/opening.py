@@ -1,4 +1,4 @@
-"""From a path or a URL to an open store, or to one of a copy that may be changed."""
+"""Open a store for a path or a URL, or for a copy that may be changed."""
 
 import sqlite3
 import tempfile

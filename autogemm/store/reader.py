@@ -169,7 +169,7 @@ class Reader:
         return self._ask(queries.known_kernels, spec)
 
     def stats(self, query: records.BestQuery = _EVERYTHING) -> list[StatsRow]:
-        """How much there is, for each GPU and provenance."""
+        """Counts of the contents for each GPU and provenance."""
         return self._ask(stats_rows, query)
 
     def sql(self, query: str, *, timeout_s: float, limit: int | None = None) -> Answer:

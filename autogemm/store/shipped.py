@@ -22,7 +22,7 @@ _TEXTS = {
 
 
 def shipped_winners(query: BestQuery) -> list[Winner]:
-    """The catalogue's entries that match, in its order; they are of no run, and recorded.
+    """The catalogue's entries that match, in its order; they belong to no run, and are recorded.
 
     Raises ExchangeError for a broken file.
     """

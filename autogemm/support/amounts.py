@@ -15,6 +15,11 @@ def short_count(count: float) -> str:
     return f"{count:.1e}".replace("e+", "e")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 trial``, ``5,000 trials``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def parse_bytes(text: str) -> int:
     """Return the bytes in ``500M``, ``2 GB``, ``1.5GiB``; units are powers of 1024.
 

@@ -33,7 +33,7 @@ PAGE_BYTES = 4096 if not hasattr(os, "sysconf") else os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a child is that works on its answer; any number may come before it."""
+    """The progress of a child on its answer; any number of these may come before it."""
 
     done: int
     total: int

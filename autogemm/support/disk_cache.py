@@ -34,7 +34,7 @@ _IN_USE_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How many files of a kind there are, and their bytes."""
+    """The number of files of a kind, and their bytes."""
 
     kind: str
     num_files: int

@@ -127,6 +127,8 @@ class Target(Protocol):
     """The number of its GPU among those of its kind; None where no GPU is."""
     phase_s: Mapping[str, float] = MappingProxyType({})
     """Seconds of the last candidate that was measured, by phase, as far as they are known."""
+    launches_s: float = 0.0
+    """Seconds of them in which its own launches ran: no other work can take their place."""
     can_sanitize: bool = False
     """Whether `sanitize` watches a candidate's machine code."""
     on_round: Callable[[int, int], None] | None = None
@@ -212,5 +214,5 @@ class RecordedPlace(Target, Protocol):
 
     @property
     def remark(self) -> str:
-        """What else the file says of the whole, as the end of a sentence; empty for nothing."""
+        """The file's other statements, as the end of a sentence; empty for none."""
         ...

@@ -38,7 +38,7 @@ Notify = Callable[[str], None]
 class Opened:
     """A request, and what it runs on.
 
-    ``more_targets`` are the other GPUs, where several were named; they are of the target's model.
+    ``more_targets`` are the other GPUs, where several were named; they have the target's model.
     """
 
     request: TuneRequest
@@ -88,7 +88,7 @@ def open_run(  # noqa: PLR0913  # keywords, but for the first three
     more_targets = tuple(stack.enter_context(closing(one)) for one in _opened(more, notify))
     # A problem that cannot be tuned is refused before a database is created, which would stay
     # empty.
-    prepared = prepare(request, chosen.target, more_targets) if prepares else None
+    prepared = prepare(request, chosen.target, more_targets, compiler) if prepares else None
     store = stack.enter_context(open_store(db))
     return Opened(request, chosen.target, compiler, store, prepared, more_targets)
 

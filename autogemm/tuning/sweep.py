@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from autogemm.compile import Compiler
 from autogemm.model.config import Config
@@ -27,10 +27,11 @@ from autogemm.support.errors import (
 from autogemm.targets import Target
 from autogemm.tuning.finals import failed_in_finals
 from autogemm.tuning.loop.static_checks import why_not_launchable
+from autogemm.tuning.task.ahead import Ahead
 from autogemm.tuning.task.build import Builder, Building
-from autogemm.tuning.task.events import Event
+from autogemm.tuning.task.events import Event, FinalsStarted
 from autogemm.tuning.task.request import TuneRequest
-from autogemm.tuning.tuner import Placed, families_sha256, run_spec, tune
+from autogemm.tuning.tuner import Placed, families_sha256, prepare, run_spec, tune
 
 # Winners that every problem of a sweep is timed with.
 MAX_CROSSED = 12
@@ -86,20 +87,32 @@ class Sweeper:
     store: Store
     on_step: Callable[[Step], Callable[[Event], None]]
     on_swept: Callable[[Swept], None]
+    _ahead: list[Ahead] = field(default_factory=list, init=False)
+    """What has begun for the next request; one at most."""
 
     def run(self, requests: Sequence[TuneRequest]) -> Sweep:
-        """Tune each. Raises what `tune` raises where the next request would meet it too."""
+        """Tune each. Raises what `tune` raises where the next request would meet it too.
+
+        While the GPU holds the finals of one, and the winner's checks, the processor makes the
+        seeds of the next.
+        """
+        try:
+            return self._run(requests)
+        finally:
+            for one in self._ahead:
+                one.close()
+            self._ahead.clear()
+
+    def _run(self, requests: Sequence[TuneRequest]) -> Sweep:
         done: list[Swept] = []
         for number, request in enumerate(requests, 1):
             on_event = self.on_step(Step("tuning", number, len(requests), request.problem))
-            row = None
-            if not request.fresh:
-                known = self.store.decided(BestQuery.of(request.problem))
-                row = known_row(request, self.target, self.compiler, known)
+            row = self._known(request)
             if row is not None:
                 swept = Swept(request.problem, row.run_id, row.finals, is_known=True)
             else:
-                swept, interrupted = self._tuned(request, on_event)
+                following = requests[number] if number < len(requests) else None
+                swept, interrupted = self._tuned(request, self._looking_ahead(on_event, following))
                 if interrupted:
                     return Sweep((*done, swept), interrupted=True)
             done.append(swept)
@@ -138,10 +151,34 @@ class Sweeper:
         if self.target.provenance is not Provenance.MEASURED:
             raise UsageError("--cross times kernels at sizes that no recording contains: use a GPU")
 
+    def _known(self, request: TuneRequest) -> DecidedRow | None:
+        if request.fresh:
+            return None
+        known = self.store.decided(BestQuery.of(request.problem))
+        return known_row(request, self.target, self.compiler, known)
+
+    def _looking_ahead(
+        self, on_event: Callable[[Event], None], following: TuneRequest | None
+    ) -> Callable[[Event], None]:
+        """Pass events on; at the first finals, begin with the next request unless it is known."""
+
+        def look(event: Event) -> None:
+            begins = isinstance(event, FinalsStarted) and not self._ahead
+            if begins and following is not None and self._known(following) is None:
+                self._ahead.append(Ahead(following, self.target, self.compiler))
+            on_event(event)
+
+        return look
+
     def _tuned(self, request: TuneRequest, on_event: Callable[[Event], None]) -> tuple[Swept, bool]:
         begin = time.monotonic()
+        begun = self._ahead.pop() if self._ahead else None
+        if begun is not None and begun.request != request:
+            begun.close()
+            begun = None
         try:
-            result = tune(request, self.target, self.compiler, self.store, on_event)
+            prepared = prepare(request, self.target, (), self.compiler, begun)
+            result = tune(request, self.target, self.compiler, self.store, on_event, prepared)
         except _ONE_PROBLEM as error:
             return Swept(request.problem, reason=str(error)), False
         failure = "" if result.best is not None else "no candidate ran correctly"

@@ -33,12 +33,16 @@ from autogemm.tuning.loop.pipeline import Limits, Pipeline
 from autogemm.tuning.loop.stopping import StopRules
 from autogemm.tuning.loop.warm import WarmStart, nearest_starts, warmed
 from autogemm.tuning.task.accuracy import Accuracy, accuracy_for
+from autogemm.tuning.task.ahead import Ahead
 from autogemm.tuning.task.build import Builder
 from autogemm.tuning.task.events import Event, Notice, SearchResumed, SearchStarted, TrialDone
 from autogemm.tuning.task.request import TuneRequest, TuneResult
-from autogemm.tuning.task.spaces import Spaces, spaces_for
+from autogemm.tuning.task.spaces import Spaces
 
 Listener = Callable[[Event], None]
+
+# Configs that wait for a compiler, at most.
+MOST_WAITING = 8
 
 
 class Placed(Protocol):
@@ -61,23 +65,38 @@ class Placed(Protocol):
 class Prepared:
     """The interface that a search needs of GPUs that are ready for its problem.
 
-    ``left_out`` has a line for each GPU that could not be made ready.
+    ``left_out`` has a line for each GPU that could not be made ready, ``ahead`` what has begun with
+    the first candidates.
     """
 
     gpus: Gpus
     left_out: Sequence[str]
     accuracy: Accuracy
     spaces: Spaces
+    ahead: Ahead
 
 
-def prepare(request: TuneRequest, target: Target, more_targets: Sequence[Target] = ()) -> Prepared:
+def prepare(
+    request: TuneRequest,
+    target: Target,
+    more_targets: Sequence[Target] = (),
+    compiler: Compiler | None = None,
+    ahead: Ahead | None = None,
+) -> Prepared:
     """Make the targets ready for the problem and build the spaces; nothing is stored yet.
+
+    ``compiler`` begins with the seeds meanwhile. ``ahead`` has begun with all of this already.
 
     Raises UsageError, NotFoundError, EmptySpaceError, FamilyError, DeviceError, RecordingError.
     """
-    gpus, left_out = prepared_gpus([target, *more_targets], request.problem, request.measure)
-    accuracy = accuracy_for(request.max_error, gpus.first)
-    return Prepared(gpus, left_out, accuracy, spaces_for(request, gpus.first))
+    begun = ahead or Ahead(request, target, compiler)
+    try:
+        gpus, left_out = prepared_gpus([target, *more_targets], request.problem, request.measure)
+        accuracy = accuracy_for(request.max_error, gpus.first)
+        return Prepared(gpus, left_out, accuracy, begun.spaces(), begun)
+    except BaseException:
+        begun.close()
+        raise
 
 
 def tune(  # noqa: PLR0913, PLR0917  # what a run consists of
@@ -108,7 +127,7 @@ def tune(  # noqa: PLR0913, PLR0917  # what a run consists of
     """
     if target.needs_cubin and compiler is None:
         raise CompilerMissingError("this target runs compiled kernels and there is no compiler")
-    prepared = prepared or prepare(request, target, more_targets)
+    prepared = prepared or prepare(request, target, more_targets, compiler)
     gpus, accuracy, spaces = prepared.gpus, prepared.accuracy, prepared.spaces
     target = gpus.first
     for notice in prepared.left_out:
@@ -134,6 +153,8 @@ def tune(  # noqa: PLR0913, PLR0917  # what a run consists of
         with suppress(Exception):
             store.finish_run(run_id, RunState.INTERRUPTED)
         raise
+    finally:
+        prepared.ahead.close()
     state = RunState.INTERRUPTED if result.interrupted else RunState.FINISHED
     store.finish_run(run_id, state, result.stopped_by)
     return result
@@ -179,6 +200,13 @@ def environment_of(target: Placed, compiler: Compiler | None) -> Environment:
     if target.provenance is Provenance.RECORDED or compiler is None:
         return target.environment
     return replace(target.environment, compiler=compiler.version)
+
+
+def in_flight_for(threads: int) -> int:
+    """Most configs in flight with that many kernels compiling at a time: those, and a few that the
+    next free compiler takes. More would be asked for in ignorance of results and wait in vain.
+    """
+    return threads + min(threads, MOST_WAITING)
 
 
 @dataclass(slots=True)
@@ -318,7 +346,11 @@ class _Run:
         budget_s = math.inf if request.budget_s is None else request.budget_s - spent.search_s
         # Configs that an earlier search left unfinished may be proposed again.
         searches = {
-            space.family.name: Search(space, request.sampler, request.seed)
+            space.family.name: Search(
+                *(space, request.sampler, request.seed),
+                # A replay depends on nothing but its seed.
+                meanwhile=self.spec.provenance is Provenance.MEASURED,
+            )
             for space in self.spaces.spaces
         }
         joint = JointSearch(
@@ -333,7 +365,7 @@ class _Run:
         limits = Limits(
             trials=math.inf if request.trials is None else request.trials,
             budget_s=budget_s,
-            ahead=2 * self.compiler.threads if self.compiler is not None else 2,
+            ahead=in_flight_for(self.compiler.threads) if self.compiler is not None else 2,
         )
         ended_by: StopRule | None = None
         with stop_on_ctrl_c() as stop:

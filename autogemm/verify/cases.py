@@ -219,7 +219,7 @@ def count_cases(  # noqa: PLR0913, PLR0917  # as `planned_cases`
 
 
 def _batches(family: Family, epilogue: Epilogue) -> Batches:
-    """Which cases have several products, or groups, where nothing else is said."""
+    """The cases with several products, or groups, where nothing else is said."""
     if epilogue.is_of_groups:
         return Batches.ALL_GROUPS
     if not (family.takes_batches and epilogue.takes_batches):

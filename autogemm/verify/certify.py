@@ -47,7 +47,7 @@ class CannotRunError(Exception):
 
 @dataclass(slots=True)
 class _Clock:
-    """When the time is up, of `time.monotonic`. Others may bring it forward."""
+    """The end of the time, of `time.monotonic`; other threads may bring it forward."""
 
     end: float
 

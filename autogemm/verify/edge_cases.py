@@ -37,7 +37,7 @@ class Grouping:
 
 
 class Batches(Enum):
-    """Which edge cases have several products, or groups of rows: none, some shapes beside the
+    """The edge cases with several products, or groups of rows: none, some shapes beside the
     others, some of each (with groups that divide K or without), all several products, or all groups
     of one kind.
     """
@@ -54,7 +54,7 @@ class Batches(Enum):
 
     @staticmethod
     def of(problem: Problem) -> "Batches":
-        """Those of which all cases are as that problem."""
+        """The choice with which all cases are like that problem."""
         if problem.groups.is_none:
             return Batches.NONE if problem.batch.is_one else Batches.ALL
         return Batches(Grouping(problem.groups.masked, problem.divides_k))

@@ -25,7 +25,7 @@ BRACKETS = "{}();, "
 
 @dataclass(frozen=True, slots=True)
 class CaseLines:
-    """How often a case ran each line of its source, and the seconds that it took."""
+    """Counts of the lines of a case's source, and the seconds that it took."""
 
     case: Case
     text: str

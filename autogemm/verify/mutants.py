@@ -141,7 +141,7 @@ class MutantResult:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How many mutants are drawn, with which seed, and the seconds after which each is given up."""
+    """The number of mutants, the seed, and the seconds after which each is given up."""
 
     count: int
     seed: int = 0

@@ -13,6 +13,7 @@ import pytest
 from waiting import PATIENCE_S, has_ended, wait_until
 
 from autogemm.compile import CompileLimits, Compiler
+from autogemm.compile.worker import NICENESS
 from autogemm.model.config import Config
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Layout
@@ -38,6 +39,13 @@ def source_of(fault: str) -> KernelSource:
 def compiler(tmp_path: Path) -> Iterator[Compiler]:
     with closing(Compiler(tmp_path, threads=2, limits=LIMITS, builder=BUILDER)) as compiler:
         yield compiler
+
+
+def test_compilers_leave_the_cores_to_those_that_feed_the_gpu(compiler: Compiler) -> None:
+    """Where every core compiles, a thread that has a candidate for the GPU must not wait."""
+    pid = worker_pid(compiler)
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == min(own + NICENESS, 19)
 
 
 def worker_pid(compiler: Compiler) -> int:

@@ -331,6 +331,25 @@ extern "C" int l2_kernel(unsigned *sums, const unsigned *from, int mask, int ste
     }
     return 0;
 }
+extern "C" int smem_latency_kernel(unsigned long long *out, unsigned long long start, int steps) {
+    out[0] = 30ull * steps, out[1] = (start + steps) % 256;
+    return 0;
+}
+// The first passes take longer: what they read comes from farther away.
+static int chase(unsigned long long *out, unsigned long long start, int steps, int cycles) {
+    static int num_passes = 0;
+    for (int step = 0; step < steps; ++step) {
+        start = *(const unsigned long long *)start;
+    }
+    out[0] = (unsigned long long)(num_passes++ == 0 ? 1000 : cycles) * steps, out[1] = start;
+    return 0;
+}
+extern "C" int l1_latency_kernel(unsigned long long *out, unsigned long long start, int steps) {
+    return chase(out, start, steps, 40);
+}
+extern "C" int l2_latency_kernel(unsigned long long *out, unsigned long long start, int steps) {
+    return chase(out, start, steps, 250);
+}
 """
 
 
@@ -356,11 +375,33 @@ def test_ceilings_are_measured_stored_and_shown(
     assert row["measured_gb_s"] == stored.copy_gb_s > 0
     assert row["measured_l2_gb_s"] == stored.l2_gb_s
     assert row["measured_smem_gb_s"] == stored.smem_gb_s
+    latencies = [row[f"{level}_latency_cycles"] for level in ("smem", "l1", "l2", "memory")]
+    assert latencies == [30.0, 40.0, 250.0, 250.0]
+    assert latencies[1:] == [
+        *(stored.l1_latency_cycles, stored.l2_latency_cycles, stored.memory_latency_cycles)
+    ]
+    assert stored.smem_latency_cycles == 30.0
+    assert row["measured_sm_clock_mhz"] == stored.sm_clock_mhz
     # The bytes that the threads of the GPU read, in no less than a microsecond.
     assert stored.l2_gb_s is not None
     assert stored.smem_gb_s is not None
     assert 0 < stored.l2_gb_s < 270336 * 64 * 1024 * 1e-3
     assert 0 < stored.smem_gb_s < 270336 * 64 * 1024 * 1e-3
+
+
+@pytest.mark.parametrize("kernel", ["l1_latency_kernel", "smem_latency_kernel"])
+def test_a_latency_of_loads_that_were_not_made_is_none(
+    run: Run, monkeypatch: pytest.MonkeyPatch, kernel: str
+) -> None:
+    """One load too few in each pass."""
+    short = CEILINGS.replace(b"step = 0; step < steps", b"step = 1; step < steps")
+    if kernel == "smem_latency_kernel":
+        short = CEILINGS.replace(b"(start + steps) % 256", b"(start + steps - 1) % 256")
+    monkeypatch.setattr(CeilingsCompiler, "source", short)
+    monkeypatch.setattr(CudaTarget, "compiler", lambda _: CeilingsCompiler())
+    result = CliRunner().invoke(main, ["gpus", "--measure"])
+    assert result.exit_code == 1
+    assert f"{kernel} did not follow its chain" in result.stderr
 
 
 def test_a_rate_of_reads_that_were_not_made_is_none(

@@ -21,7 +21,9 @@ PRODUCT = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
 PROBLEM = Problem(72, 232, 592, Layout.NT, DType.E4M3_F32, epilogue=Epilogue(PRODUCT))
 MORE = Epilogue(f"relu({PRODUCT} + bias[n]); bias: f32")
 WIDE: dict[str, Value] = {"BM": 64, "BN": 192, "WN": 192}
-OVERLAPPED: dict[str, Value] = {"BM": 64, "WM": 64, "WN": 128, "BN": 128, "PROMOTION": "overlapped"}
+ALTERNATING: dict[str, Value] = {"BM": 128, "WN": 128, "BN": 128, "PROMOTION": "alternating"}
+# More tiles than blocks.
+MANY = replace(PROBLEM, m=392, n=264, ldc=0)
 
 
 @pytest.mark.parametrize(
@@ -42,19 +44,17 @@ OVERLAPPED: dict[str, Value] = {"BM": 64, "WM": 64, "WN": 128, "BN": 128, "PROMO
                 PROBLEM, epilogue=Epilogue(f"aux[m, n] = {PRODUCT}; alpha * aux + beta * c[m, n]")
             ),
         ),
-        (OVERLAPPED, PROBLEM),
-        (OVERLAPPED | {"BN": 192, "WN": 192}, PROBLEM),
-        (OVERLAPPED | {"BN": 256, "WN": 256, "BM": 128}, replace(PROBLEM, dtype=DType.E4M3)),
-        (OVERLAPPED | {"BN": 256, "BLOCKS": 0}, replace(PROBLEM, dtype=DType.E4M3, n=264, ldc=0)),
-        (OVERLAPPED, replace(PROBLEM, dtype=DType.E5M2_F16, epilogue=MORE, lda=640, ldb=608)),
-        (OVERLAPPED | {"CLUSTER_N": 2, "BLOCKS": 0}, replace(PROBLEM, n=392, ldc=0)),
-        (OVERLAPPED, Problem(1, 8, 16, Layout.NT, DType.E4M3, epilogue=Epilogue(PRODUCT))),
+        ({"BM": 128, "BN": 128, "WN": 128, "BLOCKS": 1}, replace(MANY, k=200)),
         (
-            OVERLAPPED | {"STORE_C": "threads"},
-            replace(
-                PROBLEM, epilogue=Epilogue(f"aux[m, n] = {PRODUCT}; alpha * aux + beta * c[m, n]")
-            ),
+            {"BM": 128, "WM": 128, "BN": 256, "WN": 128, "SPLIT_K": 2, "BLOCKS": 0}
+            | {"PARTIALS": "in_stages"},
+            PROBLEM,
         ),
+        (ALTERNATING, PROBLEM),
+        (ALTERNATING | {"STAGES": 2}, replace(PROBLEM, k=512)),
+        (ALTERNATING | {"CLUSTER_M": 2, "BLOCKS": 2}, replace(MANY, dtype=DType.E4M3, k=128)),
+        (ALTERNATING | {"SPLIT_K": 2, "BLOCKS": 0}, PROBLEM),
+        (ALTERNATING, replace(PROBLEM, dtype=DType.E5M2_F16, epilogue=MORE, lda=640, ldb=608)),
     ],
     ids=[
         *(
@@ -69,8 +69,9 @@ OVERLAPPED: dict[str, Value] = {"BM": 64, "WM": 64, "WN": 128, "BN": 128, "PROMO
             "tiny",
             "second",
         ),
-        *("overlapped", "overlapped 192", "overlapped 256", "overlapped two", "overlapped e5m2"),
-        *("overlapped cluster", "overlapped tiny", "overlapped second"),
+        *("many", "split in stages"),
+        *("alternating", "alternating two", "alternating cluster", "alternating split"),
+        "alternating e5m2",
     ],
 )
 def test_a_right_kernel_passes(
@@ -90,10 +91,8 @@ def test_a_right_kernel_passes(
         ({"PROMOTE": 256}, "factors of sums over 128 of K"),
         ({"PROMOTE": 0}, "factors of sums over 128 of K"),
         ({"K_ORDER": "serpentine"}, "in the order of K"),
-        (OVERLAPPED | {"BM": 128, "WM": 128}, "64 columns at a time"),
-        (OVERLAPPED | {"WN": 64, "BN": 64}, "64 columns at a time"),
-        (OVERLAPPED | {"SPLIT_K": 2, "BLOCKS": 0}, "cooperative warpgroups"),
-        (OVERLAPPED | {"SCHEDULE": "pingpong"}, "cooperative warpgroups"),
+        (ALTERNATING | {"SCHEDULE": "pingpong"}, "with 64 rows each"),
+        (ALTERNATING | {"BM": 256, "WM": 128}, "with 64 rows each"),
     ],
 )
 def test_other_kernels_are_refused(changes: dict[str, Value], rule: str) -> None:
@@ -104,26 +103,58 @@ def test_other_kernels_are_refused(changes: dict[str, Value], rule: str) -> None
 
 FACTOR = "partial[j] * scale.of(i, j)"
 ADDED = f"accum[i][j] += {FACTOR};"
+EMPTY = "mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);"
+READ = """mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+                    next ="""
 BUGS = {
     "no scales": (FACTOR, "partial[j]"),
     "no scale of A": ("a[i][j / 2 % 2] * b[", "b["),
     "no scale of B": (" * b[j / 4 * 8 / SCALE_COLUMNS]", ""),
-    "the scales of the block before": ("scales.load(k_tile + 1)", "scales.load(k_tile)"),
-    "the scales of the next block": ("const Scales scale = next;", "const Scales& scale = next;"),
+    "the scales of the first stage": ("scales + pipeline.stage * STAGE_SCALES", "scales"),
+    "the scales of the k tile before": ("scale = next;", ""),
+    "products of the k tile before": ("compute_now(a, b);", "a -= STAGE_BYTES >> 4;"),
+    "the next stage is released": ("pipeline.release(used);", "pipeline.release(pipeline.stage);"),
+    "the scales of the block before": ("place.n0, k_tile);", "place.n0, max(0, k_tile - 1));"),
     "the scale of the row eight further down": ("a[i][j / 2 % 2]", "a[i][1 - j / 2 % 2]"),
-    "the scale of the neighbouring row": ("+ row + 8 * half", "+ (row ^ 1) + 8 * half"),
-    "one scale for all columns": ("n0 + j * SCALE_COLUMNS, out", "n0, out"),
-    "scales of columns of the tile alone": ("min(n0 + j * SCALE", "min(j * SCALE"),
+    "the scale of the neighbouring row": (
+        "stage_scales[thread_row +",
+        "stage_scales[(thread_row ^ 1) +",
+    ),
+    "the scale of another warp's row": (
+        "% WARPGROUP / 32 * 16 + lane / 4;",
+        "/ 32 * 0 + lane / 4;",
+    ),
+    "one scale for all columns": ("column / SCALE_COLUMNS + j]", "column / SCALE_COLUMNS]"),
+    "scales of columns of the tile alone": ("n0 + lane * SCALE_COLUMNS;", "lane * SCALE_COLUMNS;"),
+    "scales of rows of the tile alone": ("(m0 + lane);", "lane;"),
     "rows of scales of B without the partial block": (
         "(n / 128) * num_blocks",
         "(n / 128) * (num_blocks - 1)",
     ),
-    "scales of columns that are not there": ("COLUMNS, output.N - 1)", "COLUMNS, output.N + 200)"),
-    "scales of rows that are not there": ("half, output.M - 1)", "half, output.M + 200)"),
+    "scales of columns that are not there": (" && n < N)", ")"),
+    "scales of rows that are not there": ("m0 + lane + 32 * i < M", "true"),
     "the last partial block is not added": (ADDED, f"if ((k_tile + 1) * 128 <= 592) {ADDED}"),
     "sums that do not begin anew": (", step > 0);", ", k_tile > 0 || step > 0);"),
     "added before products are done": ("wgmma_wait_0();\n            if (i + 1", "if (i + 1"),
     "scaled twice": (FACTOR, f"{FACTOR} * scale.of(i, j)"),
+    "a stage is full without its scales": (
+        "pipeline.full + stage, 2)",
+        "pipeline.full + stage, 1)",
+    ),
+    "scales come to a stage that is in use": (
+        f"{EMPTY}\n        float* const to",
+        "float* const to",
+    ),
+    "read before the stage is full": (READ, "next ="),
+    "released before all lanes have read": (
+        "__syncwarp();\n        if (lane == 0) {\n            mbarrier_arrive(empty",
+        "if (lane == 0) {\n            mbarrier_arrive(empty",
+    ),
+    "announced before all lanes have written": (
+        "__syncwarp();\n        if (lane == 0) {\n            mbarrier_arrive(pipeline.full",
+        "if (lane == 0) {\n            mbarrier_arrive(pipeline.full",
+    ),
+    "every other k tile has no scales": ("turn = 3;", "turn = 4;"),
 }
 
 
@@ -138,12 +169,9 @@ def test_a_planted_bug_is_caught(emulator: Emulator, name: str) -> None:
 
 
 SPLIT_BUGS = {
-    "scales of the first blocks": ("first_k_tile + k_tile + 1", "k_tile + 1"),
-    "the first scales of all": ("scales.load(first_k_tile);", "scales.load(0);"),
-    "rows of scales as of a range of K": (
-        "{output, num_blocks",
-        "{output, num_k_tiles",
-    ),
+    "scales of the first blocks": ("first_k_tile + k_tile);", "k_tile);"),
+    "rows of scales as of a range of K": ("(int)all_k_tiles, scales}", "num_k_tiles, scales}"),
+    "one warp for all": ("k_tile % 3 == warp % 4 - 1", "warp % 4 == 1 && k_tile % 3 == 0"),
 }
 
 
@@ -157,46 +185,27 @@ def test_a_bug_planted_in_a_split_product_is_caught(emulator: Emulator, name: st
     assert not emulator.verify(wrong, launch_plan(family, one, PROBLEM), PROBLEM).ok
 
 
-DONE = "wgmma_wait_0();\n        pipeline.release(pipeline.stage);\n        pipeline.advance();\n"
-NEXT = """        if (k_tile + 1 < num_k_tiles) {
-            mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
-            load_fragments(pipeline.k_tile_a() + row * 128, fragments);
-        }
-"""
-LATE = """const int used = pipeline.stage;
-        pipeline.advance();
-{}        wgmma_wait_0();
-        pipeline.release(used);
-"""
-LAST = "add_scaled(partial[(PIECES - 1) % 2]"
-OVERLAPPED_BUGS = {
-    "sums of other columns": ("% 2], scale, piece - 1", "% 2], scale, piece"),
-    "scales of other columns": ("scale.of(0, at)", "scale.of(0, j)"),
-    "sums that are not done": ("wgmma_wait_1();", ""),
-    "the last sums are not done": (DONE, DONE.replace("wgmma_wait_0();", "wgmma_wait_1();")),
-    "the stage is released before its products are done": (
-        DONE,
-        DONE.replace("wgmma_wait_0();\n", "") + "        wgmma_wait_0();\n",
+ALTERNATING_BUGS = {
+    "sums are not done": ("wgmma_wait_1();", ""),
+    "the last sums are not done": ("wgmma_wait_0();", "wgmma_wait_1();"),
+    "the stage of products under way is released": ("release(before.stage)", "release(next.stage)"),
+    "scales of the next sums": (
+        "before.add_to(accum);",
+        "before.scales = next.scales;\n    before.add_to(accum);",
     ),
-    "fragments change while products read them": (DONE + NEXT, LATE.format(NEXT)),
-    "the next fragments come before their k tile": (NEXT, NEXT.replace("mbarrier_wait", "(void)")),
-    "a piece is left out": (LAST, f"if (k_tile > 0) {LAST}"),
     "sums that do not begin anew": (", step > 0);", ", true);"),
-    "columns of the first piece": ("b + (piece * PIECE * 128 >> 4)", "b"),
-    "chunks that are not swizzled": ("2 * step + lane / 16 ^ row % 8", "2 * step + lane / 16"),
-    "chunks of the step before": ("2 * step + lane / 16 ^", "(step > 0 ? 2 * step - 2 : 0) ^"),
-    "rows of another warp": ("/ 32 * 16 + lane % 16", "% 32 * 0 + lane % 16"),
-    "no fence": ("wgmma_fence();\n    #pragma unroll\n    for (int step", "for (int step"),
+    "an odd k tile is left out": ("odd.add_to(accum[0]);", ""),
+    "the scales of the first stage": ("stage_scales + stage * STAGE_SCALES", "stage_scales"),
+    "no fence": ("wgmma_fence();", ""),
 }
 
 
-@pytest.mark.parametrize("name", OVERLAPPED_BUGS)
-def test_a_bug_planted_where_sums_are_scaled_meanwhile_is_caught(
-    emulator: Emulator, name: str
-) -> None:
-    old, new = OVERLAPPED_BUGS[name]
-    family, one = load_family("gemm_wgmma"), config(PROMOTE=128, **OVERLAPPED | WIDE)
-    source = render(family, one, PROBLEM)
+@pytest.mark.parametrize("name", ALTERNATING_BUGS)
+def test_a_bug_planted_in_two_sets_of_sums_is_caught(emulator: Emulator, name: str) -> None:
+    old, new = ALTERNATING_BUGS[name]
+    problem = replace(PROBLEM, k=720, lda=0, ldb=0)
+    family, one = load_family("gemm_wgmma"), config(PROMOTE=128, **ALTERNATING)
+    source = render(family, one, problem)
     assert old in source.text
     wrong = replace(source, text=source.text.replace(old, new))
-    assert not emulator.verify(wrong, launch_plan(family, one, PROBLEM), PROBLEM).ok
+    assert not emulator.verify(wrong, launch_plan(family, one, problem), problem).ok

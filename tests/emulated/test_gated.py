@@ -1,4 +1,6 @@
-"""Gated epilogues of gemm_mma and sgemm_simt, and bugs planted in them: the emulator sees each."""
+"""Gated epilogues of gemm_mma, gemm_skinny and sgemm_simt, and bugs planted in them: the emulator
+sees each.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -21,6 +23,10 @@ HALVES = "silu(acc[n] + bias[n]) * acc[n + N]"
 ALTERNATING = "gelu(acc[2 * n]) * acc[2 * n + 1] + beta * c[m, n]"
 TILES: dict[str, dict[str, Value]] = {
     "gemm_mma": {"BM": 32, "BN": 32, "WM": 32, "WN": 16, "STAGES": 2, "GROUP_M": 1},
+    "gemm_skinny": {
+        **{"BM": 32, "BN": 32, "BK": 64, "WN": 16, "SLICE_K": 2, "STAGES": 1, "PREFETCH_A": 1},
+        **{"MIN_BLOCKS": 1},
+    },
     "sgemm_simt": {
         **{"BM": 32, "BN": 32, "BK": 8, "WM": 32, "WN": 16, "TM": 4, "TN": 4, "GROUP_M": 1},
         **{"STAGES": 2, "PAD_A": 0, "VEC_LOAD": 4, "VEC_STORE": 4},
@@ -30,6 +36,11 @@ THROUGH_REGISTERS: dict[str, Value] = {"STAGES": 1, "REG_STAGES": 1, "SWIZZLE": 
 SLICED: dict[str, Value] = {
     **{"SLICE_K": 2, "SLICES": "separate", "POINTERS": "held", "CHAIN_K": 128, "PAD_B": 4},
     **{"VEC_LOAD": 1, "VEC_STORE": 1, "EDGES": "inward"},
+}
+
+# Eight threads for each four floats of a tile.
+ADDERS: dict[str, Value] = {
+    **{"BM": 8, "BN": 16, "BK": 512, "SLICE_K": 16, "SPLIT_K": 3},
 }
 
 
@@ -42,8 +53,9 @@ def gated(
 ) -> tuple[KernelSource, Problem]:
     """A kernel and a problem with edges on all sides: the last tile has 8 columns."""
     family = load_family(family_name)
-    facts = {"dtype": DType.BF16 if family_name == "gemm_mma" else DType.F32} | facts
-    problem = Problem(44, 72, 40, layout, beta=0.5 if text == ALTERNATING else 0.0, **facts)
+    facts = {"dtype": DType.F32 if family_name == "sgemm_simt" else DType.BF16} | facts
+    deep = 168 if family_name == "gemm_skinny" else 40
+    problem = Problem(44, 72, deep, layout, beta=0.5 if text == ALTERNATING else 0.0, **facts)
     problem = problem.with_epilogue(Epilogue(text))
     values = family.seeds[0].as_dict() | TILES[family_name] | (changes or {})
     config = family.completed(replace(family.seeds[0], values=tuple(values.items())))
@@ -63,6 +75,13 @@ def complaint(emulator: Emulator, source: KernelSource, problem: Problem) -> str
         ("gemm_mma", HALVES, Layout.TN, THROUGH_REGISTERS, DType.F16),
         ("gemm_mma", ALTERNATING, Layout.NT, {}, DType.BF16_F32),
         ("gemm_mma", ALTERNATING, Layout.TT, {"MMA_K": 8}, DType.TF32),
+        ("gemm_skinny", HALVES, Layout.NT, {}, DType.BF16),
+        ("gemm_skinny", HALVES, Layout.NN, {"STAGES": 2, "PREFETCH_A": 0}, DType.F16_F32),
+        ("gemm_skinny", HALVES, Layout.TN, ADDERS, DType.F16),
+        ("gemm_skinny", HALVES, Layout.TT, {"SPLIT_K": 2}, DType.BF16),
+        ("gemm_skinny", ALTERNATING, Layout.NT, {"SPLIT_K": 3}, DType.BF16_F32),
+        ("gemm_skinny", ALTERNATING, Layout.TT, {}, DType.F16),
+        ("gemm_skinny", HALVES, Layout.NT, {"BK": 128}, DType.E4M3),
         ("sgemm_simt", HALVES, Layout.NN, {}, DType.F32),
         ("sgemm_simt", HALVES, Layout.TT, {"STAGES": 1, "REG_STAGES": 1}, DType.F32),
         ("sgemm_simt", ALTERNATING, Layout.NT, SLICED, DType.F32),
@@ -84,12 +103,23 @@ def test_one_of_the_columns_may_be_a_second_output(emulator: Emulator, name: str
     assert "up[0,0] is" in complaint(emulator, replace(source, text=wrong), problem)
 
 
-def test_groups_have_both_columns_of_their_weights(emulator: Emulator) -> None:
-    source, problem = gated("gemm_mma", ALTERNATING, Layout.NT, groups=Groups.parse("3 uniform"))
+@pytest.mark.parametrize("name", ["gemm_mma", "gemm_skinny"])
+def test_groups_have_both_columns_of_their_weights(emulator: Emulator, name: str) -> None:
+    source, problem = gated(name, ALTERNATING, Layout.NT, groups=Groups.parse("3 uniform"))
     assert complaint(emulator, source, problem) == ""
     place = "B += (long long)group * 2 * N * ldb;"
     assert place in source.text
     wrong = source.text.replace(place, place.replace("2 * ", ""))
+    assert complaint(emulator, replace(source, text=wrong), problem)
+
+
+def test_threads_that_own_what_is_not_theirs_are_seen(emulator: Emulator) -> None:
+    """Of 512 threads 32 own floats of C, where each adds up four of some partial sums."""
+    source, problem = gated("gemm_skinny", HALVES, Layout.NT, ADDERS)
+    assert complaint(emulator, source, problem) == ""
+    owner = "place < ELEMENTS ? vector"
+    assert owner in source.text
+    wrong = source.text.replace(owner, "true ? vector")
     assert complaint(emulator, replace(source, text=wrong), problem)
 
 
@@ -133,6 +163,45 @@ BUGS = {
     ),
     "mma: alternating columns taken for halves": (
         "gemm_mma", ALTERNATING, Layout.NT, "ldb *= 2;", "", "C[0,1] is",
+    ),
+    "skinny: the gate from the wrong half": (
+        "gemm_skinny", HALVES, Layout.NN,
+        "epilogue(accum, second,", "epilogue(second, accum,", "C[0,0] is",
+    ),
+    "skinny: the second half counted from the tile": (
+        "gemm_skinny", HALVES, Layout.NT, "(long long)N * ldb", "(long long)(N - n0) * ldb",
+        "C[0,32] is",
+    ),
+    "skinny: the second half behind whole tiles": (
+        "gemm_skinny", HALVES, Layout.NN, "second_b = B + N;",
+        "second_b = B + (N + BN - 1) / BN * BN;", "out of bounds: B[",
+    ),
+    "skinny: the first columns for both": (
+        "gemm_skinny", HALVES, Layout.NT, "multiply_slice(a[stage], second[stage]",
+        "multiply_slice(a[stage], b[stage]", "C[0,0] is",
+    ),
+    "skinny: the rest of the first columns for both": (
+        "gemm_skinny", HALVES, Layout.NT, "multiply_slice(rest_a, rest_second",
+        "multiply_slice(rest_a, rest_b", "C[0,0] is",
+    ),
+    "skinny: second columns are not loaded on": (
+        "gemm_skinny", HALVES, Layout.NT,
+        "load_slice_b(second_rows, k + STAGES * BK, second[stage]);", "", "C[0,0] is",
+    ),
+    "skinny: second columns over the first ones": (
+        "gemm_skinny", HALVES, Layout.NT, "warp_tile + ELEMENTS + (i", "warp_tile + (i",
+        "uninitialised memory",
+    ),
+    "skinny: the second column of another element": (
+        "gemm_skinny", HALVES, Layout.NT, "totals[vector + VECTORS_OF_C][e]",
+        "totals[vector + VECTORS_OF_C][e ^ 1]", "C[0,0] is",
+    ),
+    "skinny: alternating columns off by one": (
+        "gemm_skinny", ALTERNATING, Layout.NT, "rows_b[j] + second_row",
+        "rows_b[j] + 2 * second_row", "out of bounds: B[144,0]",
+    ),
+    "skinny: alternating columns taken for halves": (
+        "gemm_skinny", ALTERNATING, Layout.NT, "ldb *= 2;", "", "C[0,1] is",
     ),
     "simt: the gate from the wrong half": (
         "sgemm_simt", HALVES, Layout.NN,

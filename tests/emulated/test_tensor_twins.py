@@ -33,6 +33,18 @@ unsigned a[4], b[2];
 for (int i = 0; i < 4; ++i) a[i] = __float_as_uint(a_at(g + i % 2 * 8, q + i / 2 * 4));
 for (int i = 0; i < 2; ++i) b[i] = __float_as_uint(b_at(q + i * 4, g));
 """
+BYTES = """
+const int g = t / 4, q = t % 4;
+unsigned a[4] = {}, b[2] = {};
+for (int i = 0; i < 16; ++i) {
+    const int row = g + i / 4 % 2 * 8, k = q * 4 + i / 8 * 16 + i % 4;
+    a[i / 4] |= (unsigned)((int)a_at(row, k) & 255) << i % 4 * 8;
+}
+for (int i = 0; i < 8; ++i) {
+    const int k = q * 4 + i / 4 * 16 + i % 4;
+    b[i / 4] |= (unsigned)((int)b_at(k, g) & 255) << i % 4 * 8;
+}
+"""
 CHECK = """
 float d[4] = {1.0f, 2.0f, 3.0f, 4.0f};
 MMA(d, a, b);
@@ -47,10 +59,17 @@ if (!good) atomicAdd(workspace, 1.0f);
 __syncthreads();
 if (t == 0) C[0] = A[0] * B[0] + 100 * workspace[0];
 """
+# Beyond what FP32 holds.
+INTEGERS = CHECK.replace("float d[4] = {1.0f, 2.0f, 3.0f, 4.0f};", "int d[4];").replace(
+    "MMA", "for (int i = 0; i < 4; ++i) d[i] = i + (1 << 30);\nMMA"
+)
+INTEGERS = INTEGERS.replace("float sum = (float)(i + 1)", "int sum = i + (1 << 30)")
+INTEGERS = INTEGERS.replace("sum += a_at", "sum += (int)a_at").replace("* b_at", "* (int)b_at")
 INSTRUCTIONS = {
     "mma_bf16_k16": SHORT.replace("TYPE", "bf16") + CHECK.replace("DEPTH", "16"),
     "mma_f16_k16": SHORT.replace("TYPE", "f16") + CHECK.replace("DEPTH", "16"),
     "mma_f16_k8_twice": SHORT.replace("TYPE", "f16") + CHECK.replace("DEPTH", "16"),
+    "mma_i8_k32": BYTES + INTEGERS.replace("DEPTH", "32"),
     "mma_tf32_k8": WORD + CHECK.replace("DEPTH", "8"),
 }
 BEGIN = "if (t == 0) workspace[0] = 0; __syncthreads();\n"
@@ -72,6 +91,8 @@ def test_each_lane_has_its_elements(emulator: Emulator, name: str) -> None:
     [
         ("mma_bf16_k16", "q * 2 + i / 2 * 8", "q * 2 + i % 2 * 8"),
         ("mma_f16_k16", "b_at(k, g)", "b_at(k + 1, g)"),
+        ("mma_i8_k32", "i / 8 * 16 + i % 4", "i / 8 * 16 + i % 2"),
+        ("mma_i8_k32", "g + i / 4 % 2 * 8", "g + i / 8 * 8"),
         ("mma_tf32_k8", "b_at(q + i * 4, g)", "b_at(q + i * 4, t % 8)"),
         ("mma_tf32_k8", "g + i % 2 * 8", "g + i / 2 * 8"),
     ],

@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=64 BN=128 WM=64 WN=128 STAGES=8 SCHEDULE=cooperative CLUSTER_M=1
 // CLUSTER_N=1 SPLIT_K=4 PARTIALS=apart BOX_M=64 C_BUFFERS=1 GROUP_M=1 BLOCKS=0 SWAP_AB=0 PACK=none
-// PROMOTE=128
+// PROMOTE=128 PROMOTION=after
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B e4m3, C bf16, accumulators FP32 in registers, of fewer bits in tensor cores.
@@ -265,6 +265,12 @@ __device__ __forceinline__ void keep_in_place(float (&accum)[64]) {
     }
 }
 
+// The compiler computes these descriptors here and not where they are used, so that products do not
+// wait for it.
+__device__ __forceinline__ void compute_now(unsigned long long& a, unsigned long long& b) {
+    asm volatile("" : "+l"(a), "+l"(b));
+}
+
 // Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
 //   a: 64 x 32, stored along k
 //   b: 32 x 128, stored along k
@@ -346,6 +352,8 @@ struct Pipeline {
     // Called by each warp when its products with that stage are done.
     __device__ __forceinline__ void release(int used) const {
         const int lane = threadIdx.x % 32;
+        // All lanes have read their scales.
+        __syncwarp();
         if (lane == 0) {
             mbarrier_arrive(empty + used);
         }
@@ -565,8 +573,10 @@ __device__ __forceinline__ void store_own(unsigned rank, int m0, int n0, const O
 
 // Columns of a warpgroup's tile that lie in one block of 128.
 constexpr int SCALE_COLUMNS = WN % 128 == 0 ? 128 : 64;
+// Scales of a stage: of each row of A's k tile, then of SCALE_COLUMNS columns each of B's.
+constexpr int STAGE_SCALES = BM + BN / SCALE_COLUMNS;
 
-// Scales of one block of 128 along k: of a thread's rows of A, and of its columns of B.
+// Those of one block of 128 along k that a thread needs: of its rows of A, and of its columns of B.
 struct Scales {
     float a[ROW_TILES][2];
     float b[WN / SCALE_COLUMNS];
@@ -577,41 +587,70 @@ struct Scales {
     }
 };
 
-// All scales of a warpgroup's tile: sa[k / 128, m] for each row of A,
-// sb[n / 128, k / 128] for each 128 rows of B. Outside of C they are those of the last row.
-struct BlockScales {
-    const Output& output;
-    int num_blocks;
-    int m0, n0;
+// A thread's scales from those of a stage, where its warpgroup's tile begins at row and column.
+__device__ __forceinline__ Scales scales_of(const float* stage_scales, int row, int column) {
+    const int lane = threadIdx.x % 32;
+    const int thread_row = row + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+    Scales scales;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            scales.a[i][half] = stage_scales[thread_row + 64 * i + 8 * half];
+        }
+    }
+    #pragma unroll
+    for (int j = 0; j < WN / SCALE_COLUMNS; ++j) {
+        scales.b[j] = stage_scales[BM + column / SCALE_COLUMNS + j];
+    }
+    return scales;
+}
 
-    __device__ __forceinline__ Scales load(int block) const {
-        const float* const of_a = output.with.sa;
-        const float* const of_b = output.with.sb;
+// All scales of a problem: sa[k / 128, m] for each row of A,
+// sb[n / 128, k / 128] for each 128 rows of B.
+struct BlockScales {
+    const float* of_a;
+    const float* of_b;
+    int M, N;
+    int num_blocks;
+    float* stages;
+
+    // A warp reads those of a block along k, waits for the stage to be empty and fills it. They are
+    // zeros outside of C.
+    __device__ __forceinline__ void fill(const Pipeline& pipeline, int m0, int n0,
+                                         int block) const {
         const int lane = threadIdx.x % 32;
-        const int row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
-        Scales scales;
+        const float* const rows = of_a + (long long)block * M + (m0 + lane);
+        const int n = n0 + lane * SCALE_COLUMNS;
+        float values[BM / 32];
+        float value_b = 0.0f;
         #pragma unroll
-        for (int i = 0; i < ROW_TILES; ++i) {
-            #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int m = min(m0 + 64 * i + row + 8 * half, output.M - 1);
-                scales.a[i][half] = of_a[(long long)block * output.M + m];
-            }
+        for (int i = 0; i < BM / 32; ++i) {
+            values[i] = m0 + lane + 32 * i < M ? rows[32 * i] : 0.0f;
         }
+        if (lane < BN / SCALE_COLUMNS && n < N) {
+            value_b = of_b[(long long)(n / 128) * num_blocks + block];
+        }
+        mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
+        float* const to = stages + pipeline.stage * STAGE_SCALES + lane;
         #pragma unroll
-        for (int j = 0; j < WN / SCALE_COLUMNS; ++j) {
-            const int n = min(n0 + j * SCALE_COLUMNS, output.N - 1);
-            scales.b[j] = of_b[(long long)(n / 128) * num_blocks + block];
+        for (int i = 0; i < BM / 32; ++i) {
+            to[32 * i] = values[i];
         }
-        return scales;
+        if (lane < BN / SCALE_COLUMNS) {
+            to[BM] = value_b;
+        }
+        __syncwarp();
+        if (lane == 0) {
+            mbarrier_arrive(pipeline.full + pipeline.stage);
+        }
     }
 };
 
-// accum = the products of a warpgroup's rows of A and columns of B, the first of which make row m0
-// and column n0 of C, over num_k_tiles k tiles from first_k_tile on.
+// accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles, those
+// of each times its scales.
 __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
-                                              int column, const Output& output, int m0, int n0,
-                                              int first_k_tile, int num_blocks,
+                                              int column, const float* scales,
                                               float (&accum)[ROW_TILES][NUM_ACCUM]) {
     static_assert(BK == 128, "a k tile is a block along k");
     #pragma unroll
@@ -621,15 +660,14 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
             accum[i][j] = 0.0f;
         }
     }
-    const BlockScales scales = {output, num_blocks, m0, n0};
-    Scales next = scales.load(first_k_tile);
+    mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+    Scales scale = scales_of(scales + pipeline.stage * STAGE_SCALES, row, column);
+    unsigned long long a = matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
+    unsigned long long b =
+        matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
-        const Scales scale = next;
-        mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
-        const unsigned long long a =
-            matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
-        const unsigned long long b =
-            matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+        const int used = pipeline.stage;
+        Scales next = scale;
         // One row tile after the other, so that sums in tensor cores take the registers of one.
         #pragma unroll
         for (int i = 0; i < ROW_TILES; ++i) {
@@ -642,13 +680,20 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
                 wgmma_e4m3_kk(partial, a + (in_a >> 4), b + (in_b >> 4), step > 0);
             }
             wgmma_commit();
-            if (i == 0 && k_tile + 1 < num_k_tiles) {
-                // The next scales are under way while this k tile is multiplied.
-                next = scales.load(first_k_tile + k_tile + 1);
+            if (i + 1 == ROW_TILES) {
+                // Products are under way while the next k tile is waited for.
+                pipeline.advance();
+                if (k_tile + 1 < num_k_tiles) {
+                    mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+                    next = scales_of(scales + pipeline.stage * STAGE_SCALES, row, column);
+                }
+                a = matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
+                b = matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+                compute_now(a, b);
             }
             wgmma_wait_0();
             if (i + 1 == ROW_TILES && k_tile + 1 < num_k_tiles) {
-                pipeline.release(pipeline.stage);
+                pipeline.release(used);
             }
             keep_in_place(partial);
             #pragma unroll
@@ -656,7 +701,7 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
                 accum[i][j] += partial[j] * scale.of(i, j);
             }
         }
-        pipeline.advance();
+        scale = next;
     }
 }
 
@@ -670,6 +715,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(THREADS, 
     unsigned long long* const barriers = (unsigned long long*)((char*)partials + PARTIALS_BYTES);
     // Its phase ends when the partial sums of all others are there.
     unsigned long long* const arrived = barriers + 2 * STAGES;
+    float* const scales = (float*)(arrived + 1);
     Pipeline pipeline = {shared, barriers, barriers + STAGES};
     const int warp = warp_number();
     const int warpgroup = warp / 4;
@@ -678,7 +724,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(THREADS, 
         prefetch_tensor_map(map_a);
         prefetch_tensor_map(map_b);
         for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(pipeline.full + stage, 1);
+            mbarrier_init(pipeline.full + stage, 2);
             // One arrival for each warp that releases it.
             mbarrier_init(pipeline.empty + stage, 4 * CONSUMERS);
         }
@@ -712,15 +758,23 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(THREADS, 
                 pipeline.advance();
             }
         }
+        if (warp % 4 > 0) {
+            // Load scales: each of three warps those of every third k tile.
+            const BlockScales block_scales = {with.sa, with.sb, M, N, (int)all_k_tiles, scales};
+            for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+                if (k_tile % 3 == warp % 4 - 1) {
+                    block_scales.fill(pipeline, place.m0, place.n0, first_k_tile + k_tile);
+                }
+                pipeline.advance();
+            }
+        }
         cluster_wait_acquire();
     } else {
         float accum[ROW_TILES][NUM_ACCUM];
         // Multiply, add up and store.
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
-        const Output output = {M, N, C, ldc, with};
-        multiply_tile(pipeline, num_k_tiles, row, column, output, place.m0 + row, place.n0 + column,
-                      first_k_tile, all_k_tiles, accum);
+        multiply_tile(pipeline, num_k_tiles, row, column, scales, accum);
         put_own_first(rank, accum);
         // All barriers have long been initialised.
         cluster_wait_acquire();

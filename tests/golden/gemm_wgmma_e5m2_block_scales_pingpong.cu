@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=64 BN=192 WM=64 WN=192 STAGES=5 SCHEDULE=pingpong CLUSTER_M=1
 // CLUSTER_N=1 SPLIT_K=1 BOX_M=16 C_BUFFERS=1 GROUP_M=8 BLOCKS=132 EPILOGUE=after K_ORDER=forward
-// SWAP_AB=0 SHORT_BY=0 PACK=none PROMOTE=128 STORE_C=tma
+// SWAP_AB=0 SHORT_BY=0 PACK=none PROMOTE=128 PROMOTION=after STORE_C=tma
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B e5m2, C f32, accumulators FP32 in registers, of fewer bits in tensor cores.
@@ -221,6 +221,12 @@ __device__ __forceinline__ void keep_in_place(float (&accum)[96]) {
     }
 }
 
+// The compiler computes these descriptors here and not where they are used, so that products do not
+// wait for it.
+__device__ __forceinline__ void compute_now(unsigned long long& a, unsigned long long& b) {
+    asm volatile("" : "+l"(a), "+l"(b));
+}
+
 // Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
 //   a: 64 x 32, stored along k
 //   b: 32 x 192, stored along k
@@ -306,6 +312,8 @@ struct Pipeline {
     // Called by each warp when its products with that stage are done.
     __device__ __forceinline__ void release(int used) const {
         const int lane = threadIdx.x % 32;
+        // All lanes have read their scales.
+        __syncwarp();
         if (lane == 0) {
             mbarrier_arrive(empty + used);
         }
@@ -474,8 +482,10 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, const TensorMa
 
 // Columns of a warpgroup's tile that lie in one block of 128.
 constexpr int SCALE_COLUMNS = WN % 128 == 0 ? 128 : 64;
+// Scales of a stage: of each row of A's k tile, then of SCALE_COLUMNS columns each of B's.
+constexpr int STAGE_SCALES = BM + BN / SCALE_COLUMNS;
 
-// Scales of one block of 128 along k: of a thread's rows of A, and of its columns of B.
+// Those of one block of 128 along k that a thread needs: of its rows of A, and of its columns of B.
 struct Scales {
     float a[ROW_TILES][2];
     float b[WN / SCALE_COLUMNS];
@@ -486,41 +496,71 @@ struct Scales {
     }
 };
 
-// All scales of a warpgroup's tile: sa[k / 128, m] for each row of A,
-// sb[n / 128, k / 128] for each 128 rows of B. Outside of C they are those of the last row.
-struct BlockScales {
-    const Output& output;
-    int num_blocks;
-    int m0, n0;
+// A thread's scales from those of a stage, where its warpgroup's tile begins at row and column.
+__device__ __forceinline__ Scales scales_of(const float* stage_scales, int row, int column) {
+    const int lane = threadIdx.x % 32;
+    const int thread_row = row + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+    Scales scales;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            scales.a[i][half] = stage_scales[thread_row + 64 * i + 8 * half];
+        }
+    }
+    #pragma unroll
+    for (int j = 0; j < WN / SCALE_COLUMNS; ++j) {
+        scales.b[j] = stage_scales[BM + column / SCALE_COLUMNS + j];
+    }
+    return scales;
+}
 
-    __device__ __forceinline__ Scales load(int block) const {
-        const float* const of_a = output.with.sa;
-        const float* const of_b = output.with.sb;
+// All scales of a problem: sa[k / 128, m] for each row of A,
+// sb[n / 128, k / 128] for each 128 rows of B.
+struct BlockScales {
+    const float* of_a;
+    const float* of_b;
+    int M, N;
+    int num_blocks;
+    float* stages;
+
+    // A warp reads those of a block along k, waits for the stage to be empty and fills it. They are
+    // zeros outside of C.
+    __device__ __forceinline__ void fill(const Pipeline& pipeline, int m0, int n0,
+                                         int block) const {
         const int lane = threadIdx.x % 32;
-        const int row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
-        Scales scales;
+        const float* const rows = of_a + (long long)block * M + (m0 + lane);
+        const int n = n0 + lane * SCALE_COLUMNS;
+        float values[BM / 32];
+        float value_b = 0.0f;
         #pragma unroll
-        for (int i = 0; i < ROW_TILES; ++i) {
-            #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int m = min(m0 + 64 * i + row + 8 * half, output.M - 1);
-                scales.a[i][half] = of_a[(long long)block * output.M + m];
-            }
+        for (int i = 0; i < BM / 32; ++i) {
+            values[i] = m0 + lane + 32 * i < M ? rows[32 * i] : 0.0f;
         }
+        if (lane < BN / SCALE_COLUMNS && n < N) {
+            value_b = of_b[(long long)(n / 128) * num_blocks + block];
+        }
+        mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
+        float* const to = stages + pipeline.stage * STAGE_SCALES + lane;
         #pragma unroll
-        for (int j = 0; j < WN / SCALE_COLUMNS; ++j) {
-            const int n = min(n0 + j * SCALE_COLUMNS, output.N - 1);
-            scales.b[j] = of_b[(long long)(n / 128) * num_blocks + block];
+        for (int i = 0; i < BM / 32; ++i) {
+            to[32 * i] = values[i];
         }
-        return scales;
+        if (lane < BN / SCALE_COLUMNS) {
+            to[BM] = value_b;
+        }
+        __syncwarp();
+        if (lane == 0) {
+            mbarrier_arrive(pipeline.full + pipeline.stage);
+        }
     }
 };
 
-// accum = the products of a warpgroup's rows of A and columns of B, the first of which make row m0
-// and column n0 of C, over num_k_tiles k tiles.
+// accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles, those
+// of each times its scales.
 __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
                                               int column, unsigned long long* next_turn,
-                                              const Output& output, int m0, int n0,
+                                              const float* scales,
                                               float (&accum)[ROW_TILES][NUM_ACCUM]) {
     static_assert(BK == 128, "a k tile is a block along k");
     #pragma unroll
@@ -530,15 +570,14 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
             accum[i][j] = 0.0f;
         }
     }
-    const BlockScales scales = {output, num_k_tiles, m0, n0};
-    Scales next = scales.load(0);
+    mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+    Scales scale = scales_of(scales + pipeline.stage * STAGE_SCALES, row, column);
+    unsigned long long a = matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
+    unsigned long long b =
+        matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
-        const Scales scale = next;
-        mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
-        const unsigned long long a =
-            matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
-        const unsigned long long b =
-            matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+        const int used = pipeline.stage;
+        Scales next = scale;
         // One row tile after the other, so that sums in tensor cores take the registers of one.
         #pragma unroll
         for (int i = 0; i < ROW_TILES; ++i) {
@@ -551,16 +590,23 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
                 wgmma_e5m2_kk(partial, a + (in_a >> 4), b + (in_b >> 4), step > 0);
             }
             wgmma_commit();
-            if (i == 0 && k_tile + 1 < num_k_tiles) {
-                // The next scales are under way while this k tile is multiplied.
-                next = scales.load(k_tile + 1);
-            }
             if (k_tile + 1 == num_k_tiles && i + 1 == ROW_TILES) {
                 mbarrier_arrive(next_turn);
             }
+            if (i + 1 == ROW_TILES) {
+                // Products are under way while the next k tile is waited for.
+                pipeline.advance();
+                if (k_tile + 1 < num_k_tiles) {
+                    mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+                    next = scales_of(scales + pipeline.stage * STAGE_SCALES, row, column);
+                }
+                a = matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
+                b = matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+                compute_now(a, b);
+            }
             wgmma_wait_0();
             if (i + 1 == ROW_TILES) {
-                pipeline.release(pipeline.stage);
+                pipeline.release(used);
             }
             keep_in_place(partial);
             #pragma unroll
@@ -568,7 +614,7 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
                 accum[i][j] += partial[j] * scale.of(i, j);
             }
         }
-        pipeline.advance();
+        scale = next;
     }
 }
 
@@ -583,6 +629,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
     Pipeline pipeline = {shared, barriers, barriers + STAGES};
     unsigned long long* const turns = barriers + 2 * STAGES;
+    float* const scales = (float*)(turns + 2);
     const int warp = warp_number();
     const int warpgroup = warp / 4;
 
@@ -591,7 +638,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         prefetch_tensor_map(map_b);
         prefetch_tensor_map(map_c);
         for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(pipeline.full + stage, 1);
+            mbarrier_init(pipeline.full + stage, 2);
             // One arrival for each warp that releases it.
             mbarrier_init(pipeline.empty + stage, 4);
         }
@@ -626,6 +673,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 }
             }
         }
+        if (warp % 4 > 0) {
+            // Load scales: each of three warps those of every third k tile.
+            const BlockScales block_scales = {with.sa, with.sb, M, N, num_k_tiles, scales};
+            int turn = warp % 4;
+            for (int tile = first_tile; tile < tiles.count(); tile += stride) {
+                const Place place = tiles.place(tile);
+                for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+                    if (--turn == 0) {
+                        block_scales.fill(pipeline, place.m0, place.n0, k_tile);
+                        turn = 3;
+                    }
+                    pipeline.advance();
+                }
+            }
+        }
     } else {
         take_registers();
         float accum[ROW_TILES][NUM_ACCUM];
@@ -639,8 +701,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const Output output = {M, N, C, ldc, with};
             mbarrier_wait(turns + warpgroup, turn);
             turn ^= 1;
-            multiply_tile(pipeline, num_k_tiles, 0, 0, turns + 1 - warpgroup, output, place.m0,
-                          place.n0, accum);
+            multiply_tile(pipeline, num_k_tiles, 0, 0, turns + 1 - warpgroup, scales, accum);
             pipeline.skip(num_k_tiles);
             store_accum(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0, place.n0, output,
                         accum);

@@ -75,27 +75,28 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
-        "e4m3_block_scales_overlapped",
+        "e4m3_block_scales_alternating",
         Problem(
-            *(4096, 7168, 2048),
+            *(512, 4096, 7168),
             *(Layout.NT, DType.E4M3),
             epilogue=Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]"),
         ),
-        {"CLUSTER_M": 1, "CLUSTER_N": 2, "BOX_M": 16, "C_BUFFERS": 4, "GROUP_M": 8}
-        | {"EPILOGUE": "after", "STAGES": 3, "PROMOTE": 128, "PROMOTION": "overlapped"},
+        {"BN": 128, "WN": 128, "CLUSTER_M": 1, "CLUSTER_N": 2, "BOX_M": 16, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "STAGES": 6, "PROMOTE": 128}
+        | {"PROMOTION": "alternating"},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
-        "e5m2_block_scales_overlapped",
+        "e5m2_block_scales_alternating_split",
         Problem(
-            *(512, 2112, 7168),
+            *(128, 2112, 7168),
             *(Layout.NT, DType.E5M2_F32),
             epilogue=Epilogue("relu(acc * sa[k / 128, m] * sb[n / 128, k / 128] + bias[n])"),
         ),
-        {"BM": 64, "BN": 192, "WM": 64, "WN": 192, "CLUSTER_M": 1, "BOX_M": 64, "C_BUFFERS": 1}
-        | {"GROUP_M": 8, "BLOCKS": 0, "EPILOGUE": "after", "STAGES": 5, "PROMOTE": 128}
-        | {"PROMOTION": "overlapped"},
+        {"BM": 64, "BN": 128, "WM": 64, "WN": 128, "CLUSTER_M": 1, "SPLIT_K": 4, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "STAGES": 6, "PROMOTE": 128}
+        | {"PROMOTION": "alternating"},
         family="gemm_wgmma",
         least_arch=90,
     ),

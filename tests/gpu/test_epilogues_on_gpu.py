@@ -91,6 +91,9 @@ GATED = (
     ("gemm_mma", DType.BF16, Layout.NN, "silu(acc[n]) * acc[n + N] + c[m, n]"),
     ("gemm_mma", DType.F16, Layout.NT, "silu(acc[2 * n]) * acc[2 * n + 1]"),
     ("gemm_mma", DType.TF32, Layout.TT, "gelu(acc[n]) * acc[n + N]"),
+    ("gemm_skinny", DType.BF16, Layout.NT, "silu(acc[n]) * acc[n + N]"),
+    ("gemm_skinny", DType.F16, Layout.NT, "silu(acc[2 * n] + bias[n]) * acc[2 * n + 1]"),
+    ("gemm_skinny", DType.BF16_F32, Layout.NN, "silu(acc[n]) * acc[n + N] + c[m, n]"),
 )
 
 
@@ -100,7 +103,8 @@ def test_gated_kernels_are_right(
 ) -> None:
     name, dtype, layout, text = case
     family = load_family(name).on(target.device)
-    for size in ((256, 384, 320), (131, 257, 99)):
+    few = name == "gemm_skinny"
+    for size in ((16, 384, 1088), (5, 257, 99)) if few else ((256, 384, 320), (131, 257, 99)):
         problem = Problem(*size, layout, dtype).with_epilogue(Epilogue(text))
         found = configs(family, problem, target)
         assert found

@@ -44,7 +44,7 @@ SWIGLU = "silu(acc[n] + bias[g, n]) * acc[n + N]"
             for kind in (Batches.ALL_GROUPS, Batches.ALL_MASKED)
         ),
         *((name, Batches.ALL_MASKED, BIAS) for name in FAMILIES),
-        *((name, Batches.ALL_GROUPS, SWIGLU) for name in ("gemm_mma", "gemm_wgmma")),
+        *((name, Batches.ALL_GROUPS, SWIGLU) for name in ("gemm_mma", "gemm_wgmma", "gemm_skinny")),
         *((name, Batches.ALL_DIVIDED, "") for name in DIVIDING),
         *((name, Batches.ALL_DIVIDED_MASKED, "") for name in DIVIDING),
     ],

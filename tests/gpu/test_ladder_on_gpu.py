@@ -59,6 +59,16 @@ def test_ceilings_lie_below_the_theory_and_not_far(target: CudaTarget, compiler:
     assert found.copy_gb_s < found.l2_gb_s < found.smem_gb_s
 
 
+@pytest.mark.alone
+def test_latencies_grow_from_level_to_level(target: CudaTarget, compiler: Compiler) -> None:
+    found = target.ceilings(compiler)
+    smem, l1 = found.smem_latency_cycles, found.l1_latency_cycles
+    l2, memory = found.l2_latency_cycles, found.memory_latency_cycles
+    assert smem is not None and l1 is not None and l2 is not None and memory is not None
+    assert 15 < smem <= l1 < 80
+    assert 2 * l1 < l2 < 0.8 * memory < 2000
+
+
 @pytest.mark.skipif(find_profiler() is None, reason="Nsight Compute is not installed")
 @pytest.mark.alone
 def test_a_rung_is_profiled(tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import autogemm
 from autogemm.model.results.outcome import Outcome
-from autogemm.store import ResultRow
-from autogemm.tuning import Event, TrialDone, TuneResult
+from autogemm.tuning import Event, TrialDone
 
 
 def watch(event: Event) -> None:
@@ -18,7 +17,7 @@ def watch(event: Event) -> None:
 
 def main(a: Any, b: Any) -> None:
     """Use each function of the package."""
-    result: TuneResult = autogemm.tune(
+    result: autogemm.TuneResult = autogemm.tune(
         (4096, 256, 1024),
         dtype="bf16",
         family=["gemm_mma", "gemm_wgmma"],
@@ -29,10 +28,14 @@ def main(a: Any, b: Any) -> None:
         progress=watch,
     )
     best: Outcome | None = result.best
-    row: ResultRow = autogemm.best(4096, dtype="f32", gpu="h100")
+    try:
+        row: autogemm.ResultRow = autogemm.best(4096, dtype="f32", gpu="h100")
+    except autogemm.NotFoundError as error:
+        raise SystemExit(str(error)) from error
     print(best, row.ratio, autogemm.gemm(a, b, beta=1.0, c=a), autogemm.__version__)
     autogemm.forget()
 
+    autogemm.tunes(4096)  # type: ignore[attr-defined]
     autogemm.tune(4096, trials="many")  # type: ignore[arg-type]
     autogemm.tune(4096, progres=True)  # type: ignore[call-arg]
     autogemm.tune(4096, progress="often")  # type: ignore[arg-type]

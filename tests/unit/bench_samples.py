@@ -22,7 +22,13 @@ SPEC = BenchSpec(
 )
 
 CEILINGS = Ceilings(
-    63.0, 3030.0, 1980, datetime(2026, 11, 21, 9, tzinfo=UTC), l2_gb_s=5600.0, smem_gb_s=31000.0
+    63.0,
+    3030.0,
+    1980,
+    datetime(2026, 11, 21, 9, tzinfo=UTC),
+    l2_gb_s=5600.0,
+    smem_gb_s=31000.0,
+    l2_latency_cycles=270.0,
 )
 
 PROFILE = Profile(

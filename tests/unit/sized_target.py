@@ -68,7 +68,12 @@ def requests_for(folder: Path, sizes: Sequence[int]) -> list[TuneRequest]:
 
 
 def swept(
-    requests: Sequence[TuneRequest], target: FakeTarget, store: Store, *, cross: bool = False
+    requests: Sequence[TuneRequest],
+    target: FakeTarget,
+    store: Store,
+    *,
+    cross: bool = False,
+    compiler: FakeCompiler | None = None,
 ) -> tuple[Sweep, list[str]]:
     """The sweep and what was told of it."""
     told: list[str] = []
@@ -78,7 +83,7 @@ def swept(
 
     sweeper = Sweeper(
         target,  # type: ignore[arg-type]
-        FakeCompiler(),  # type: ignore[arg-type]
+        compiler or FakeCompiler(),  # type: ignore[arg-type]
         store,
         on_step=lambda step: lambda event: None,
         on_swept=on_swept,

@@ -47,7 +47,7 @@ def test_size_by_kind_and_limit(folder: Path) -> None:
 
 
 def test_clear_one_kind_then_all(folder: Path) -> None:
-    assert cache("clear", "emulator").stdout == "deleted 1 files, 1000 bytes\n"
+    assert cache("clear", "emulator").stdout == "deleted 1 file, 1000 bytes\n"
     assert left(folder) == {"old", "new"}
     refused = cache("clear", "cubin")
     assert refused.exit_code == 2
@@ -58,7 +58,7 @@ def test_clear_one_kind_then_all(folder: Path) -> None:
 
 
 def test_beyond_the_limit_the_longest_unused_goes_first_and_the_newest_stays(folder: Path) -> None:
-    assert cache("limit", "2.5kB").stdout == "limit: 2.5 kB; deleted 1 files, 1000 bytes\n"
+    assert cache("limit", "2.5kB").stdout == "limit: 2.5 kB; deleted 1 file, 1000 bytes\n"
     assert left(folder) == {"mid", "new"}
     assert cache("limit").stdout == "2.5 kB\n"
     # Kept for later calls, which trim as they begin.

@@ -12,7 +12,7 @@ from fake_gpus import attach
 
 from autogemm.catalogue.gpus import find_device, known_devices
 from autogemm.cli import main
-from autogemm.cli.kernels.run.gpus import ceiling_rows
+from autogemm.cli.kernels.run.gpus import ceiling_rows, latency_rows
 from autogemm.model.hardware.device import Ceilings
 from autogemm.targets import recorded
 
@@ -125,3 +125,14 @@ def test_measured_ceilings_stand_beside_the_theory() -> None:
     # 132 SMs of 128 bytes a clock, at 1980 MHz.
     assert smem["theory"] == pytest.approx(33454.1, abs=0.1)
     assert smem["percent"] == pytest.approx(89.68, abs=0.01)
+
+
+def test_latencies_stand_in_cycles_and_nanoseconds() -> None:
+    measured = Ceilings(63.0, 3016.8, 1980, datetime(2026, 11, 21, tzinfo=UTC))
+    assert latency_rows(measured) == []
+    levels = replace(measured, l1_latency_cycles=39.6, memory_latency_cycles=792.0)
+    l1, memory = latency_rows(levels)
+    assert l1 == {"load from": "L1", "cycles": 39.6, "ns": pytest.approx(20.0)}
+    assert memory == {"load from": "device memory", "cycles": 792.0, "ns": pytest.approx(400.0)}
+    (unknown, _) = latency_rows(replace(levels, sm_clock_mhz=None))
+    assert unknown["ns"] is None

@@ -17,7 +17,7 @@ from autogemm.cli.prose import folded
 from autogemm.cli.table import cell, print_table, remember_wide
 from autogemm.cli.tune import many
 from autogemm.model.hardware.device import short_gpu_name
-from autogemm.support.amounts import short_count
+from autogemm.support.amounts import counted, short_count
 
 ROWS: list[dict[str, Any]] = [
     {"name": "short", "time_us": 1.5, "reason": "one\ntwo"},
@@ -97,7 +97,8 @@ LONGEST: dict[str, Any] = {
     **{"percent_of_cublas": 104.2, "interval": "104.1..104.4", "percent_of_roof": 98.7},
     **{"bound_by": "arithmetic", "sources": 123, "lines": 12345, "reached": 12345},
     **{"short_name": "a100-80gb", "name": "NVIDIA GeForce RTX 3060 Ti", "arch": "sm_100"},
-    **{"memory_gib": 180, "bandwidth_gb_s": 8184.0, "peak_f32_tflops": 91.61},
+    **{"num_sms": 180, "memory_gib": 180, "bandwidth_gb_s": 8184.0},
+    "peak_f32_tflops": 91.61,
     **{"file": "sgemm_simt_h100_4096x256x1024_nn.json.gz", "num_configs": 1234},
     **{"parameter": "STREAM_BLOCKS", "before": "separate", "after": "shared"},
     **{"#": 8, "time us": 12345.6, "TFLOP/s": 1234.5, "x cuBLAS": "1.234", "layout": "nt"},
@@ -216,6 +217,11 @@ def test_prose_is_folded_between_words() -> None:
 )
 def test_big_counts_are_short(count: float, text: str) -> None:
     assert short_count(count) == text
+
+
+def test_one_of_a_kind_is_singular() -> None:
+    said = [counted(number, "trial") for number in (0, 1, 2, 5000)]
+    assert said == ["0 trials", "1 trial", "2 trials", "5,000 trials"]
 
 
 @pytest.mark.parametrize(

@@ -367,3 +367,36 @@ def test_energy_is_taken_of_contenders_alone(
 )
 def test_versions_of_cuda_are_read(number: int, text: str) -> None:
     assert worker.cuda_version(number) == text
+
+
+def test_phases_and_the_floor_of_a_candidate_are_told(ready: Worker) -> None:
+    measured = ready.measure(time_us=400.0)
+    assert {"load", "verify", "compare", "inputs", "sparse", "time"} <= measured.seconds.keys()
+    # All launches, those of the checks and the untimed ones included, and none of the baseline's.
+    launches = ready.kernels[-1].num_launches
+    assert measured.launches_s == pytest.approx(400e-6 * launches)
+    again = ready.measure(time_us=400.0, best_us=100.0)
+    assert again.launches_s == pytest.approx(400e-6 * ready.kernels[-1].num_launches)
+
+
+def test_the_first_look_at_a_short_candidate_is_its_first_sample(ready: Worker) -> None:
+    outcome = ready.outcome(50.0, time_us=150.0)
+    assert outcome.measurement is not None
+    launches = outcome.measurement.launches_per_sample
+    # Three checks, what is captured on this GPU runs as well, an untimed graph and the timed one.
+    assert ready.kernels[-1].num_launches == 3 + 2 * launches
+
+
+@pytest.mark.parametrize(("row", "col"), [(0, 0), (-1, -1), (7, 4), (-1, 0), (0, -1)])
+def test_one_element_that_is_wrong_at_the_tuned_size_ends_a_candidate(
+    ready: Worker, row: int, col: int
+) -> None:
+    """A kernel that is right on fewer rows, columns or k tiles only has no time, so cannot win."""
+
+    def spoil(c: Any) -> None:
+        if c.shape == (PROBLEM.m, PROBLEM.n):
+            c[row, col] += 1.0
+
+    outcome = ready.outcome(1e9, time_us=20.0, spoil=spoil)
+    assert outcome.status is Status.WRONG_RESULT
+    assert outcome.measurement is None

@@ -14,6 +14,8 @@ import pytest
 from library_fakes import CUTLASS, NVCC, TORCH_US, FakeTorch, FakeTriton
 from simulated_gpu import CublasLibrary, Kernel, SimulatedGpu, compiled_helpers, prepared_problem
 
+from autogemm.model.dtypes import DType
+from autogemm.model.elements import stored_type
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState
 from autogemm.support.errors import DeviceError
@@ -21,12 +23,15 @@ from autogemm.targets.cuda.tools import toolkit
 from autogemm.targets.cuda.worker.gpu import cublas
 from autogemm.targets.cuda.worker.libraries import LIBRARIES, NotHereError, with_cutlass
 from autogemm.targets.cuda.worker.libraries.baselines import fastest_of
+from autogemm.targets.cuda.worker.libraries.with_cutlass import Build
 from autogemm.targets.cuda.worker.problem.prepared import Contestant, PreparedProblem
 
 pytestmark = [
     pytest.mark.emulated,
     pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
 ]
+SIMT = with_cutlass.BUILDS[DType.F32]
+FROM_PYTHON = [f"{one}_{dtype}" for one in ("torch", "triton") for dtype in ("f32", "bf16", "f16")]
 ROOM = "autogemm.targets.cuda.worker.libraries"
 PROBLEMS = [
     Problem(13, 9, 40, alpha=1.25, beta=0.5, ldc=12),
@@ -72,6 +77,10 @@ def made(name: str, prepared: PreparedProblem) -> tuple[Contestant, str]:
     return LIBRARIES[name].make(prepared, prepared._cublas)
 
 
+def dtype_of(name: str) -> DType:
+    return LIBRARIES[name].dtype
+
+
 def laid_out(problem: Problem, layout: Layout) -> Problem:
     """With rows as much longer than they need to be as those of the problem."""
     spare_a, spare_b = problem.lda - problem.a_shape[1], problem.ldb - problem.b_shape[1]
@@ -81,13 +90,13 @@ def laid_out(problem: Problem, layout: Layout) -> Problem:
 
 @pytest.mark.parametrize("layout", list(Layout), ids=str)
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda one: one.label.replace(" ", "-"))
-@pytest.mark.parametrize("name", ["torch_f32", "triton_f32"])
-def test_the_result_is_that_of_the_gemm_in_fp32(
+@pytest.mark.parametrize("name", FROM_PYTHON)
+def test_the_result_is_that_of_the_gemm(
     gpu: SimulatedGpu, triton: FakeTriton, name: str, problem: Problem, layout: Layout
 ) -> None:
-    """TF32 is off, C is added where beta is not 0, all of it on the worker's stream."""
+    """TF32 is off, sums are FP32, C is added where beta is not 0, all on the worker's stream."""
     gpu.stream.ptr = 77
-    prepared = prepared_problem(gpu, laid_out(problem, layout))
+    prepared = prepared_problem(gpu, replace(laid_out(problem, layout), dtype=dtype_of(name)))
     contestant, _ = made(name, prepared)
     assert prepared.check(contestant).complaint == ""
     assert set(triton.torch.streams) == {"stream 77"}
@@ -115,16 +124,17 @@ def test_torch_is_not_asked_to_add_what_is_not_there(
     assert len(added) == adds
 
 
-@pytest.mark.parametrize("name", ["torch_f32", "triton_f32"])
+@pytest.mark.parametrize("name", FROM_PYTHON)
 def test_a_set_of_inputs_with_a_c_of_its_own_has_its_result_there(
     gpu: SimulatedGpu, triton: FakeTriton, name: str
 ) -> None:
-    prepared = prepared_problem(gpu, Problem(16, 16, 16, beta=1.0), l2=CacheState.ROTATE)
+    problem = Problem(16, 16, 16, dtype=dtype_of(name), beta=1.0)
+    prepared = prepared_problem(gpu, problem, l2=CacheState.ROTATE)
     contestant, _ = made(name, prepared)
     first, second = prepared.timed[:2]
     for one in (first, second):
         into: Any = one.own_c
-        before = np.empty((16, 16), np.float32)
+        before = np.empty((16, 16), stored_type(problem.dtype.c))
         after = np.empty_like(before)
         gpu.read(into, before)
         contestant.queue(one)
@@ -139,22 +149,35 @@ def test_a_set_of_inputs_with_a_c_of_its_own_has_its_result_there(
         ("triton_f32", (32, 64, 32, 2, 4), "32x64x32"),
         ("triton_tf32x3", (128, 128, 16, 8, 4), "128x128x16"),
         ("triton_tf32x3", (64, 128, 32, 4, 3), "64x128x32"),
+        ("triton_bf16", (128, 256, 64, 8, 3), "128x256x64"),
+        ("triton_f16", (64, 32, 32, 2, 5), "64x32x32"),
     ],
 )
 def test_triton_runs_the_fastest_of_its_tiles_in_that_precision(
     gpu: SimulatedGpu, triton: FakeTriton, name: str, tile: tuple[int, ...], shown: str
 ) -> None:
     triton.times_us[tile] = 30.0
-    prepared = prepared_problem(gpu, Problem(70, 130, 20))
+    prepared = prepared_problem(gpu, Problem(70, 130, 20, dtype=dtype_of(name)))
     contestant, version = made(name, prepared)
     assert version == f"Triton 3.5, tile {shown}"
     tried = {one for _, one in triton.launched}
-    assert len(tried) == 5
+    assert len(tried) == (5 if dtype_of(name) is DType.F32 else 7)
     assert prepared.check(contestant).launch_us == 30.0
     # A program for each tile of C, no more.
     bm, bn = tile[:2]
     assert triton.launched[-1] == (-(-70 // bm) * -(-130 // bn), tile)
-    assert triton.language.precisions == {"ieee" if name == "triton_f32" else "tf32x3"}
+    assert triton.language.precisions == {"tf32x3" if name == "triton_tf32x3" else "ieee"}
+
+
+def test_triton_goes_through_all_tiles_once_where_groups_of_rows_are_not_full(
+    gpu: SimulatedGpu, triton: FakeTriton
+) -> None:
+    """11 tiles of rows, 8 in the first group and 3 in the second, by 3 of columns."""
+    triton.times_us[32, 64, 32, 2, 4] = 30.0
+    prepared = prepared_problem(gpu, Problem(340, 130, 8))
+    contestant, _ = made("triton_f32", prepared)
+    assert prepared.check(contestant).complaint == ""
+    assert triton.launched[-1] == (33, (32, 64, 32, 2, 4))
 
 
 def test_the_fastest_is_that_of_launches_after_the_first(gpu: SimulatedGpu) -> None:
@@ -241,8 +264,8 @@ def watched(
     one.device.arch = 90
     built = with_cutlass.built
 
-    def noted(include: Path, arch: int) -> Path:
-        path = built(include, arch)
+    def noted(include: Path, arch: int, build: Build) -> Path:
+        path = built(include, arch, build)
         one.loaded = ctypes.CDLL(str(path))
         return path
 
@@ -276,9 +299,46 @@ def test_cutlass_writes_to_the_c_of_its_inputs(watched: WithLibrary) -> None:
     assert not np.array_equal(before, after)
 
 
+def test_a_tile_that_refuses_a_problem_takes_no_part(watched: WithLibrary) -> None:
+    prepared = prepared_problem(watched, Problem(8, 11, 8))
+    contestant, version = made("cutlass_f32", prepared)
+    assert version == "CUTLASS 4.2.1, tile 8x8 2 stages"
+    assert prepared.check(contestant).complaint == ""
+
+
 def test_cutlass_that_refuses_a_problem_gives_its_status(watched: WithLibrary) -> None:
     with pytest.raises(DeviceError, match="status 3"):
         made("cutlass_f32", prepared_problem(watched, Problem(8, 8, 7)))
+
+
+@pytest.mark.parametrize("name", ["cutlass_bf16", "cutlass_f16"])
+def test_cutlass_multiplies_16_bits_with_tensor_cores(
+    watched: WithLibrary, nvcc: Toolkit, name: str
+) -> None:
+    prepared = prepared_problem(watched, Problem(8, 16, 24, dtype=dtype_of(name)))
+    _, version = made(name, prepared)
+    assert version == "CUTLASS 4.2.1, tile 16x8 4 stages"
+    (command,) = nvcc.commands
+    element = "bfloat16_t" if name == "cutlass_bf16" else "half_t"
+    for option in (f"-DELEMENT=cutlass::{element}", "-arch=sm_90a", "-DHAS_WGMMA"):
+        assert option in command
+    assert "cutlass_tensor_gemm.cu" in command
+
+
+def test_cutlass_for_16_bits_knows_wgmma_on_hopper_alone(nvcc: Toolkit) -> None:
+    build = with_cutlass.BUILDS[DType.BF16]
+    assert len({with_cutlass.built(nvcc.headers, arch, build) for arch in (80, 89, 90, 100)}) == 4
+    assert [("-DHAS_WGMMA" in one, "sm_90a" in one) for one in nvcc.commands] == [
+        *((False, False), (False, False)),
+        *((True, True), (False, False)),
+    ]
+
+
+def test_cutlass_for_16_bits_needs_ampere(watched: WithLibrary, nvcc: Toolkit) -> None:
+    watched.device.arch = 75
+    with pytest.raises(NotHereError, match="for bf16 need sm_80"):
+        made("cutlass_bf16", prepared_problem(watched, Problem(8, 8, 8, dtype=DType.BF16)))
+    assert not nvcc.commands
 
 
 @pytest.mark.parametrize("layout", [Layout.NT, Layout.TN, Layout.TT], ids=str)
@@ -289,22 +349,22 @@ def test_cutlass_is_for_nn_alone(watched: WithLibrary, nvcc: Toolkit, layout: La
 
 
 def test_cutlass_is_built_once_for_an_architecture_and_compiler(nvcc: Toolkit) -> None:
-    first = with_cutlass.built(nvcc.headers, 90)
-    assert first == with_cutlass.built(nvcc.headers, 90)
+    first = with_cutlass.built(nvcc.headers, 90, SIMT)
+    assert first == with_cutlass.built(nvcc.headers, 90, SIMT)
     assert first.parent == nvcc.folder / "cache" / "cutlass"
     (command,) = nvcc.commands
     for option in ("-arch=sm_90", "-shared", f"-I {nvcc.headers}", "-DHAS_CP_ASYNC", "-O3"):
         assert option in command
-    older = with_cutlass.built(nvcc.headers, 75)
+    older = with_cutlass.built(nvcc.headers, 75, SIMT)
     assert older != first
     assert "-arch=sm_75" in nvcc.commands[1]
     assert "HAS_CP_ASYNC" not in nvcc.commands[1]
-    assert with_cutlass.built(nvcc.headers, 80) not in {first, older}
+    assert with_cutlass.built(nvcc.headers, 80, SIMT) not in {first, older}
     assert "-DHAS_CP_ASYNC" in nvcc.commands[2]
     # Headers of another version are another library.
     version = nvcc.headers / "cutlass" / "version.h"
     version.write_text(version.read_text().replace("PATCH 1", "PATCH 2"))
-    assert with_cutlass.built(nvcc.headers, 90) != first
+    assert with_cutlass.built(nvcc.headers, 90, SIMT) != first
     assert len(nvcc.commands) == 4
 
 
@@ -318,7 +378,7 @@ def test_cutlass_needs_its_headers_and_nvcc(nvcc: Toolkit, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(with_cutlass, "find_program", lambda name: None)
         with pytest.raises(NotHereError, match="CUDA toolkit"):
-            with_cutlass.built(nvcc.headers, 90)
+            with_cutlass.built(nvcc.headers, 90, SIMT)
     (nvcc.headers / "cutlass" / "version.h").unlink()
     with pytest.raises(NotHereError, match="pip install nvidia-cutlass"):
         with_cutlass.cutlass_headers()
@@ -331,7 +391,7 @@ def test_the_first_error_of_nvcc_is_said_and_nothing_is_kept(nvcc: Toolkit) -> N
     folder = nvcc.folder / "fail"
     shutil.copytree(nvcc.headers, folder)
     with pytest.raises(DeviceError, match=r"cannot be built: x.cu\(1\): error: no b"):
-        with_cutlass.built(folder, 90)
+        with_cutlass.built(folder, 90, SIMT)
     assert not list((nvcc.folder / "cache" / "cutlass").iterdir())
 
 
@@ -340,10 +400,10 @@ def test_nvcc_that_does_not_end_or_cannot_be_run_is_one_line(
 ) -> None:
     monkeypatch.setattr(with_cutlass, "find_program", lambda name: str(nvcc.folder / "none"))
     with pytest.raises(DeviceError, match=r"CUTLASS cannot be built: .*No such file"):
-        with_cutlass.built(nvcc.headers, 90)
+        with_cutlass.built(nvcc.headers, 90, SIMT)
     (nvcc.folder / "nvcc").write_text("#!/bin/sh\nsleep 60\n")
     monkeypatch.setattr(with_cutlass, "find_program", lambda name: str(nvcc.folder / "nvcc"))
     monkeypatch.setattr(with_cutlass, "BUILD_DEADLINE_S", 0.05)
     monkeypatch.setattr(toolkit, "VERSION_DEADLINE_S", 0.05)
     with pytest.raises(DeviceError, match="timed out after"):
-        with_cutlass.built(nvcc.headers, 90)
+        with_cutlass.built(nvcc.headers, 90, SIMT)

@@ -279,3 +279,16 @@ def test_warming_up_ends_on_a_gpu_that_is_warm(load_us: float, warm_us: float) -
     assert warm_up(gpu.run) == pytest.approx(warm_us)
     # Loading is no load; and it does not go on for ever.
     assert WARM_UP_US <= gpu.busy_us <= 3 * WARM_UP_US + 14 * warm_us
+
+
+@pytest.mark.parametrize(("reasons", "samples_us"), [(0, (90.0,)), (HEAT, (100.0,))])
+def test_a_sample_of_before_counts_unless_the_gpu_was_throttled(
+    monkeypatch: pytest.MonkeyPatch, reasons: int, samples_us: tuple[float, ...]
+) -> None:
+    timer = FakeTimer(100.0)
+    sampling = Sampling(timer, reader(monkeypatch, 0).read)
+    sampling.note(90.0, Telemetry(throttle_reasons=reasons))
+    taken = sampling.adaptive(MeasureOptions(), best_us=10.0)
+    assert taken.samples_us == samples_us
+    assert timer.batches == ([] if reasons == 0 else [1])
+    assert taken.telemetry.throttle_reasons == 0

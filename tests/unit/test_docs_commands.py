@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -38,6 +39,28 @@ def test_a_command_is_understood(page: str, line: str) -> None:
         command = found
     # Parses options and arguments as a call would, and runs nothing.
     command.make_context(command.name or "", words, parent=parent)
+
+
+def helps(command: click.Command, parent: click.Context, name: str) -> Iterator[tuple[str, str]]:
+    """The help of a command and of those below it."""
+    context = click.Context(command, parent, info_name=name, terminal_width=80)
+    yield context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            found = command.get_command(context, below)
+            assert found is not None
+            yield from helps(found, context, below)
+
+
+def test_every_help_fits_80_columns() -> None:
+    """Terminals would break longer lines inside a word."""
+    root = click.Context(main, **main.context_settings)
+    texts = dict(helps(main, root, "autogemm"))
+    assert len(texts) > 30
+    long = {
+        path: [line for line in text.splitlines() if len(line) > 80] for path, text in texts.items()
+    }
+    assert {path: lines for path, lines in long.items() if lines} == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])

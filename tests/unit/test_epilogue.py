@@ -47,7 +47,7 @@ def test_one_text_for_all_ways_to_write_it(text: str, canonical: str) -> None:
     [
         ("relu(acc + bias[k])", 17, INDICES),
         ("acc + res[n, m]", 11, "an index is"),
-        ("swish(acc)", 1, "'swish' is no function; there are abs clamp"),
+        ("swish(acc)", 1, "'swish' is not a function; there are abs clamp"),
         ("acc + sum(acc)", 7, "needs a whole row of C"),
         ("aux[m, n] = acc", 16, "expected ';' and the expression of C"),
         ("aux[n] = acc; relu(aux)", 8, "a second output is written NAME[m, n] = ..."),

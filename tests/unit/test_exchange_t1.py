@@ -66,8 +66,8 @@ def test_what_cannot_be_said_is_listed(tmp_path: Path) -> None:
         "parameter 'SCALE': its values are kept as words, nothing computes with them",
         "condition 'MWG / KWG > 1': it divides with / where a remainder is left",
         "condition 'SCALE * 2 > 1': * takes numbers, not a text; texts know == != and in",
-        "condition 'MWG * max_things < 1000': it reads 'max_things', which is no parameter "
-        "that was taken",
+        "condition 'MWG * max_things < 1000': it reads 'max_things', which is not an imported "
+        "parameter",
         "condition \"__import__('os').system('true') == 0\": '.' at position 17 is not "
         "allowed; numbers are whole; only device has a dot, as in device.arch",
     )

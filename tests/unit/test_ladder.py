@@ -5,6 +5,7 @@ import pytest
 from autogemm.bench.kernels import NotForThisError, kernels_of, named_kernels, render_named
 from autogemm.catalogue.gpus import find_device
 from autogemm.catalogue.ladder import Rung, find_rung, libraries, rungs
+from autogemm.catalogue.presets import preset
 from autogemm.codegen import render
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
@@ -42,7 +43,14 @@ def test_the_ladder_has_every_kernel_that_people_write_by_hand() -> None:
         *("register_blocked_uncoalesced", "register_blocked", "register_blocked_double_buffered"),
         *("block_tiled_1d", "block_tiled_2d", "vectorized", "warp_tiled", "pipelined"),
     ]
-    assert {"cublas_f32", "cublas_f16", "cutlass_f32"} < {one.name for one in libraries()}
+    of_libraries = {one.name for one in libraries()}
+    for origin in ("cublas", "torch", "triton", "cutlass"):
+        assert {f"{origin}_{dtype}" for dtype in ("f32", "bf16", "f16")} < of_libraries
+
+
+def test_the_ladder_is_shown_from_small_to_large_and_for_a_rectangle() -> None:
+    squares = [(edge, edge, edge) for edge in (128, 256, 512, 1024, 2048, 4096, 8192)]
+    assert preset("ladder") == [*squares, (4096, 256, 1024)]
 
 
 @pytest.mark.parametrize("rung", ALL, ids=by_name)
@@ -100,14 +108,14 @@ def test_names_of_kernels_and_groups() -> None:
     assert names[0] == "tiled"
     assert len(names) == len(set(names)) == len(rungs()) + 3
     assert [one.name for one in named_kernels(kernels_of("ladder"))] == [
-        *(rung.name for rung in rungs()),
+        *(rung.name for rung in ALL),
         "winner",
         *(one.name for one in libraries() if one.name not in BESIDE),
     ]
     assert set(BESIDE) < {one.name for one in libraries()}
     assert kernels_of(None) == ("naive", "pipelined", "winner", "cublas_f32")
-    for preset in (None, "ladder"):
-        assert kernels_of(preset, DType.BF16_F32) == ("winner", "cublas_bf16_f32")
+    for name in (None, "ladder"):
+        assert kernels_of(name, DType.BF16_F32) == ("winner", "cublas_bf16_f32")
     with pytest.raises(NotFoundError, match=r"no kernel 'tild'.*--list"):
         named_kernels(("tild",))
 

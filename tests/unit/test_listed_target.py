@@ -328,9 +328,9 @@ derive: {{Y: {derive}}}
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"derive": "X + Z"}, "'Z' is no parameter and not derived before"),
+        ({"derive": "X + Z"}, "'Z' is neither a parameter nor derived before"),
         ({"derive": "X +"}, "Y"),
-        ({"size": "[M, X]"}, "'X' is none of the names that can stand there"),
+        ({"size": "[M, X]"}, "'X' is not among the names that can stand there"),
         ({"kernel": "a b"}, "kernel"),
     ],
 )

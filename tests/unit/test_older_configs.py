@@ -36,7 +36,7 @@ def test_the_default_stands_where_the_family_has_it(family: Family) -> None:
     turned_round = Config.of("split", dict(reversed(TODAY.values)))
     assert family.completed(turned_round) == TODAY
     for other in (Config.of("split", {"BM": 16}), Config.of("mine", OLD.as_dict())):
-        with pytest.raises(UsageError, match="is no config of 'split'"):
+        with pytest.raises(UsageError, match="is not a config of 'split'"):
             family.completed(other)
 
 
@@ -48,7 +48,7 @@ def test_a_parameter_that_is_gone_may_have_the_value_that_is_emitted_today(tmp_p
     before = TODAY.as_dict()
     assert family.completed(Config.of("split", before | {"STREAM": "none"})) == TODAY
     for other in ({"STREAM": "all"}, {"WAVE": "none"}):
-        with pytest.raises(UsageError, match="is no config of 'split'"):
+        with pytest.raises(UsageError, match="is not a config of 'split'"):
             family.completed(Config.of("split", before | other))
     path.write_text(SPLIT_YAML + "\nretired: {VEC: 4}\n")
     with pytest.raises(FamilyError, match="the name 'VEC' is taken"):

@@ -18,8 +18,10 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
 def first_screen(text: str) -> str:
-    """The text above the quick start, the chart's words included."""
-    above = text.partition("\n## ")[0]
+    """The text down to the commands of the quick start, the chart's words included."""
+    before, heading, after = text.partition("\n## Quick start\n\n")
+    above = before + heading + after.partition("\n\n")[0]
+    assert "make tune" in above
     drawn = re.sub(r"<picture>.*?</picture>", showcase.alt_text(), above, flags=re.DOTALL)
     return figures.seen(drawn)
 

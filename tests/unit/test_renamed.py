@@ -100,7 +100,7 @@ def test_a_parameter_by_two_names_is_no_config(family: Family) -> None:
 
 def test_without_the_entry_it_is_none_of_the_familys(tmp_path: Path) -> None:
     family = family_in(tmp_path / "split", TODAY_YAML)
-    with pytest.raises(UsageError, match="is no config of 'split'"):
+    with pytest.raises(UsageError, match="is not a config of 'split'"):
         family.completed(OLD)
 
 
@@ -256,8 +256,8 @@ def test_seeds_of_before_are_read(tmp_path: Path, before: Family) -> None:
         ("STREAM: {to: VEC_A}", "STREAM is retired already"),
         ("VEC: {to: OLDER}, OLDER: {to: VEC_A}", "no parameter is named 'OLDER'"),
         ("WALK: {values: {straight: serpentine}}", "'straight' is a value of WALK today"),
-        ("WALK: {values: {back: forth, forth: serpentine}}", "'forth' is none of its values"),
-        ("OPERANDS: {to: SWAP_AB, values: {plain: 2}}", "2 is none of its values: 0 1"),
+        ("WALK: {values: {back: forth, forth: serpentine}}", "'forth' is not one of its values"),
+        ("OPERANDS: {to: SWAP_AB, values: {plain: 2}}", "2 is not one of its values: 0 1"),
         ("OPERANDS: {into: SWAP_AB}", "there is no such field"),
     ],
 )

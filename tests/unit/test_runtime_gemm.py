@@ -241,7 +241,7 @@ def shaped(shape: tuple[int, ...], dtype: str = "float32") -> HostArray:
         (shaped((4, 4)), shaped((4, 4)), shaped((4, 5)), r"shape \[4, 4\], out has \[4, 5\]"),
         (shaped((4, 4), "float64"), shaped((4, 4)), shaped((4, 4)), "no kernels for float64"),
         (shaped((4, 4), "uint32"), shaped((4, 4)), shaped((4, 4)), "no kernels for <u4"),
-        (shaped((4, 4), "int32"), shaped((4, 4)), shaped((4, 4)), "no GEMM of i32 and f32"),
+        (shaped((4, 4), "int32"), shaped((4, 4)), shaped((4, 4)), "no GEMM multiplies i32 by f32"),
         (
             shaped((4, 4)),
             OtherArray(np.zeros((4, 4), "float32")),
@@ -250,7 +250,7 @@ def shaped(shape: tuple[int, ...], dtype: str = "float32") -> HostArray:
         ),
         (shaped((4, 4)), shaped((4, 4)), None, r"give out, of the shape \[4, 4\]"),
         (np.zeros((4, 4)), np.zeros((4, 4)), None, "not on a GPU"),
-        ([[1.0]], [[1.0]], None, "no array on a GPU"),
+        ([[1.0]], [[1.0]], None, "not an array on a GPU"),
     ],
 )
 def test_what_does_not_fit_is_one_clear_line(
@@ -272,7 +272,7 @@ def test_integers_give_integers_or_floats(driver: FakeDriver) -> None:
     assert calling.same_dtype(a, a, memory["float32"], (4, 4)) is DType.I8_F32
     with pytest.raises(UsageError, match="gives i8: give an out of i32, bf16, f16, f32"):
         calling.same_dtype(a, a, a, (4, 4))
-    with pytest.raises(UsageError, match=r"there is no GEMM of i32 and i32 that gives i32$"):
+    with pytest.raises(UsageError, match=r"no GEMM multiplies i32 by i32 and gives i32$"):
         calling.same_dtype(*[memory["int32"]] * 3, (4, 4))
     with pytest.raises(UsageError, match="no kernels for int16"):
         library_of(shaped((4, 4))).memory(shaped((4, 4), "int16"))
@@ -336,3 +336,8 @@ def test_what_is_not_used_is_not_imported(used: str, heavy: set[str]) -> None:
     )
     assert not heavy & set(done.stdout.split())
     assert {"gemm", "tune", "best", "forget"} <= set(autogemm.__all__)
+    for name in autogemm.__all__:
+        assert getattr(autogemm, name) is not None
+    assert issubclass(autogemm.NotFoundError, autogemm.UsageError)
+    assert issubclass(autogemm.StoreError, autogemm.AutogemmError)
+    assert dir(autogemm) == sorted(autogemm.__all__)

@@ -1,17 +1,22 @@
 """The surrogate finds what random search does not, in batches and among failures too."""
 
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
+import threadpoolctl
 from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
+from waiting import PATIENCE_S, wait_until
 
 from autogemm.model.config import Config
 from autogemm.search import Search, surrogate
 from autogemm.search.enumerated import UnitFeatures
 from autogemm.search.gp import Kernel, Posterior, fit
 from autogemm.search.model import log_expected_improvement, relative_improvement
+from autogemm.search.surrogate import last_fit_size
 
 Fails = Callable[[Config], bool]
 TILES = tiles()
@@ -280,3 +285,85 @@ def test_times_that_are_all_the_same_leave_nothing_to_expect() -> None:
         assert proposal is not None
         search.tell(proposal, ok(proposal.config, 100.0))
     assert search.expected_improvement == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.fixture
+def released(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Fits in threads of their own wait for it."""
+    event = threading.Event()
+
+    def late(*given: Any) -> Kernel:
+        if threading.current_thread().name.startswith("fit"):
+            assert event.wait(PATIENCE_S)
+        return fit(*given)
+
+    monkeypatch.setattr(surrogate, "fit", late)
+    yield event
+    event.set()
+
+
+def tried(search: Search, count: int) -> None:
+    for _ in range(count):
+        proposal = search.ask()
+        assert proposal is not None
+        search.tell(proposal, ok(proposal.config, tiles_time_us(proposal.config)))
+
+
+def test_proposals_do_not_wait_for_a_model_that_is_being_fitted(
+    released: threading.Event,
+) -> None:
+    search = Search(TILES, "surrogate", 0, meanwhile=True)
+    tried(search, 3 * surrogate.FEWEST_MEANWHILE)
+    own: Any = search._sampler
+    model = own._surrogate._model
+    assert model.fit.size < surrogate.FEWEST_MEANWHILE
+    # What was told since is in it all the same.
+    assert len(model._rows) > 2 * surrogate.FEWEST_MEANWHILE
+
+    released.set()
+    wait_until(own._surrogate._fitting.done, "the model is fitted")
+    tried(search, 1)
+    assert own._surrogate._model.fit.size >= surrogate.FEWEST_MEANWHILE
+    assert search.best is not None
+    assert search.best[1] <= 1.03 * OPTIMUM_US
+
+
+def test_a_replay_waits_for_its_models(released: threading.Event) -> None:
+    """So that it depends on nothing but its seed."""
+    search = Search(TILES, "surrogate", 0)
+    tried(search, 2 * surrogate.FEWEST_MEANWHILE)
+    own: Any = search._sampler
+    last = last_fit_size(2 * surrogate.FEWEST_MEANWHILE - 1)
+    assert own._surrogate._model.fit.size == last >= surrogate.FEWEST_MEANWHILE
+
+
+def test_an_error_of_a_model_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: Any) -> Kernel:
+        if threading.current_thread().name.startswith("fit"):
+            raise FloatingPointError("no such kernel")
+        return fit(*given)
+
+    monkeypatch.setattr(surrogate, "fit", broken)
+    search = Search(TILES, "surrogate", 0, meanwhile=True)
+    own: Any = search._sampler
+    while own._surrogate._fitting is None:
+        tried(search, 1)
+    wait_until(own._surrogate._fitting.done, "the fit has failed")
+    with pytest.raises(FloatingPointError, match="no such kernel"):
+        tried(search, 1)
+
+
+def test_blas_has_its_threads_back_once_all_have_left() -> None:
+    blas = surrogate._OneBlasThread()
+
+    def limits() -> set[int]:
+        found = threadpoolctl.threadpool_info()
+        return {one["num_threads"] for one in found if one["user_api"] == "blas"}
+
+    before = limits()
+    with blas.entered():
+        with blas.entered():
+            assert limits() == {1}
+        # One of two has left.
+        assert limits() == {1}
+    assert limits() == before

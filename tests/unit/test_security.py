@@ -264,7 +264,7 @@ def test_results_of_former_versions_stay_readable(tmp_path: Path, made: Path) ->
         add_winner(store, replace(CLEAN, config=config))
     assert call("db", "merge", str(folder / "a.db")).exit_code == 0
     assert "GROUP_M=3" in call("db", "list", "--trials").stdout
-    expect_one_line(call("export", "a.cu"), 2, "GROUP_M=3 is no value", "1 4 8 16")
+    expect_one_line(call("export", "a.cu"), 2, "GROUP_M=3 is not a value", "1 4 8 16")
 
 
 @pytest.mark.parametrize(

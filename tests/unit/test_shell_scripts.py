@@ -1,5 +1,6 @@
 """Shell scripts: clean by shellcheck, and the cluster's batch script run with stand-ins."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -225,3 +226,40 @@ def test_without_autogemm_a_job_says_so(job: Job) -> None:
     done = job(PATH="/usr/bin:/bin")
     assert done.returncode == 1
     assert "set AUTOGEMM_ACTIVATE" in done.stderr
+
+
+# In place of autogemm: a row for each bench, and the words of every call.
+LADDER_STAND_IN = """\
+#!/bin/sh
+echo "$*" >>"{log}"
+case "$*" in
+bench*--sizes*) echo '[{{"size": "'"$8"'"}}]' ;;
+tune*) exit 3 ;;
+*) echo "shown" ;;
+esac
+"""
+
+
+def test_the_whole_ladder_is_one_list_of_rows(tmp_path: Path) -> None:
+    """Small sizes first; winners that are missing are no reason to stop."""
+    log, programs, out = tmp_path / "log", tmp_path / "bin", tmp_path / "out"
+    programs.mkdir()
+    (programs / "autogemm").write_text(LADDER_STAND_IN.format(log=log))
+    (programs / "autogemm").chmod(0o755)
+    (programs / "python3").symlink_to(sys.executable)
+    done = subprocess.run(
+        [str(ROOT / "benchmarks" / "ladder.sh"), "abc123", str(out)],
+        env={"PATH": f"{programs}:/usr/bin:/bin", "LARGE": "rungs"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((out / "ladder.json").read_text())
+    assert [row["size"] for row in rows] == ["128,256,512,1024,2048,4096,4096x256x1024", "8192"]
+    calls = log.read_text().splitlines()
+    assert calls[0].startswith("tune --preset ladder --require-gpu")
+    (large,) = (call for call in calls if call.endswith("--sizes 8192"))
+    assert "--kernels rungs " in large
+    assert (out / "ladder.txt").read_text().startswith("commit abc123; winners: autogemm tune")
+    assert (out / "ceilings.json").read_text() == "shown\n"

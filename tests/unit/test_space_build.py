@@ -17,6 +17,7 @@ from autogemm.catalogue.gpus import find_device
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
+from autogemm.search.enumerated import neighbours
 from autogemm.space import (
     Family,
     Space,
@@ -346,3 +347,21 @@ def test_what_an_early_rule_excludes_is_never_built(tmp_path: Path) -> None:
     assert seconds < 10
     # 10^10 rows of one byte would be 10 GB; the legal keys are 8 bytes each.
     assert peak < 64 * 2**20 + 24 * len(space)
+
+
+@pytest.mark.parametrize("moves", [1, 2])
+@pytest.mark.parametrize("name", ["gemm_mma", "gemm_wgmma"])
+def test_neighbours_are_those_that_asking_for_each_combination_finds(name: str, moves: int) -> None:
+    problem = Problem(1024, 1024, 1024, dtype=DType.BF16)
+    space = build_space(load_family(name), problem, H100, {})
+    for place in (0, len(space) // 3, len(space) - 1):
+        here = space.config(place).as_dict()
+        found = []
+        for moved in itertools.combinations(space.parameters, moves):
+            names = [one.name for one in moved]
+            others = [[v for v in one.values if v != here[one.name]] for one in moved]
+            for values in itertools.product(*others):
+                there = Config.of(name, here | dict(zip(names, values, strict=True)))
+                found.append(space.index(there))
+        assert space.neighbours(place, moves) == [one for one in found if one is not None]
+        assert neighbours(space, place, moves) == space.neighbours(place, moves)

@@ -139,7 +139,7 @@ def test_a_recording_holds_the_numbers_of_its_gpu(tmp_path: Path) -> None:
         ("[none, device.num_sms]", "unknown name 'none'"),
         ("[device.num_sms, device.num_sms]", "is there twice"),
         ("[device.num_sms], default: device.num_sms", "a text value is one word"),
-        ("[device.num_sms], default: -1", "-1 is none of its values: device.num_sms"),
+        ("[device.num_sms], default: -1", "-1 is not one of its values: device.num_sms"),
     ],
 )
 def test_what_a_value_may_read(tmp_path: Path, values: str, rule: str) -> None:

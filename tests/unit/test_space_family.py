@@ -213,7 +213,7 @@ def test_launch_out_of_range_is_an_error(tmp_path: Path) -> None:
 )
 def test_a_config_of_another_family_is_refused(family: Family, bad: Config) -> None:
     for function in (derive_values, launch_plan):
-        with pytest.raises(UsageError, match="is no config of 'mine'"):
+        with pytest.raises(UsageError, match="is not a config of 'mine'"):
             function(family, bad, PROBLEM)
 
 
@@ -300,10 +300,14 @@ MORE = "  BM: {"
         (", doc: rows of C per block", "", "parameters.BM.doc: this field must be there"),
         ("because: a block has", "becuase: a", r"constraints\.2\.becuase.*did you mean 'because'"),
         ("BM: 128, ", "", "seeds.1.BM: a seed names every parameter, this one is missing"),
-        ("BM: 128, ", "BM: 127, ", "seeds.1.BM: 127 is none of its values: 16 32 64 128"),
-        ("64], doc", "64], default: 8, doc", "parameters.WM.default: 8 is none of its values: 16"),
+        ("BM: 128, ", "BM: 127, ", "seeds.1.BM: 127 is not one of its values: 16 32 64 128"),
+        (
+            "64], doc",
+            "64], default: 8, doc",
+            "parameters.WM.default: 8 is not one of its values: 16",
+        ),
         ("BM: 128, ", "BM: 128, BN: 1, ", "seeds.1: no parameter is named 'BN'; did you mean"),
-        ("ORDER: snake}", "ORDER: 'on'}", "seeds.1.ORDER: 'on' is none of its values: rows"),
+        ("ORDER: snake}", "ORDER: 'on'}", "seeds.1.ORDER: 'on' is not one of its values: rows"),
         ("kernel: gemm_kernel", "kernel: gemm kernel", "launch.1.kernel: String should match"),
         ("threads: threads", "threads: []", "launch.1.threads: .* at least 1 item"),
         ("threads: threads", "threads: [1, 1, 1, 1]", "launch.1.threads: .* at most 3 items"),

@@ -112,7 +112,7 @@ def test_other_seeds_are_another_search_space(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("BM: 64", "BM: 65", "seeds.2.configs.1.BM: 65 is none of its values: 16 32 64 128"),
+        ("BM: 64", "BM: 65", "seeds.2.configs.1.BM: 65 is not one of its values: 16 32 64 128"),
         ("BM: 64,", "", "seeds.2.configs.1.BM: a seed names every parameter"),
         ("BM: 64", "BN: 64", "seeds.2.configs.1: no parameter is named 'BN'; did you mean 'BM'"),
         ("BM: 64", "BM: 1.5", "seeds.2.configs.1.BM: write an integer or a string"),

@@ -116,7 +116,7 @@ def test_rules_of_a_map_that_is_left_out_do_not_count(tmp_path: Path) -> None:
         ("box: [8, BM]", "box: [8]", r"tensor_maps\.1\.box: List should have at least 2 items"),
         ("box: [8, BM]", "box: [8, BQ]", r"tensor_maps\.1\.box: 'BQ': unknown name 'BQ'"),
         ("box: [8, BM]", "box: [8, ORDER]", r"tensor_maps\.1\.box: 'ORDER': must be a number"),
-        ("16 * columns", "lda", "a swizzle is of the config, it cannot read lda"),
+        ("16 * columns", "lda", "a swizzle belongs to the config: it cannot read lda"),
         (", swizzle: 16", ", swizle: 16", r"no such field; did you mean 'swizzle'"),
         ("matrix: C,", "matrix: C, ld: 8,", r"tensor_maps\.2: ld: C has its own, leave it out"),
         ("matrix: C,", "matrix: C, offset_bytes: 16,", "offset_bytes: C has its own"),

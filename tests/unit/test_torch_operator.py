@@ -289,7 +289,7 @@ def test_what_does_not_go_is_one_line() -> None:
         autogemm.gemm(a, b, torch.empty(4, 4))
     with pytest.raises(UsageError, match="the epilogue relu\\(acc \\+ bias\\[n\\]\\) reads bias"):
         autogemm.gemm(a, b, epilogue="relu(acc + bias[n])")
-    with pytest.raises(UsageError, match="bias is no tensor"):
+    with pytest.raises(UsageError, match="bias is not a tensor"):
         autogemm.gemm(a, b, epilogue="acc + bias[n]", bias=[1.0] * 4)
 
 

@@ -30,7 +30,7 @@ _BESIDE_THE_LADDER = {
     "triton_tf32x3",
 }
 LADDER_KERNELS = (
-    *(rung.name for rung in rungs()),
+    *(rung.name for rung in rungs(variants=True)),
     WINNER,
     *(library.name for library in libraries() if library.name not in _BESIDE_THE_LADDER),
 )

@@ -71,8 +71,8 @@ def bench(**values: Any) -> None:
     \b
     Examples:
       autogemm bench --preset ladder --report ladder.html
-      autogemm bench --kernels tiled,kernel:12,cublas_f32,torch_f32 --sizes 128:8192:*2
-      autogemm bench --dtype bf16 --kernels winner,kernel:12,cublas_bf16 --sizes 4096
+      autogemm bench --kernels tiled,kernel:12,cublas_f32 --sizes 128:8192:*2
+      autogemm bench --dtype bf16 --kernels winner,cublas_bf16 --sizes 4096
       autogemm bench --sizes 4096x256x1024,@sizes.txt --csv
       autogemm bench --show last --csv
       autogemm bench --show benchmarks/results/ladder_h100.json

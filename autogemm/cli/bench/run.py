@@ -42,6 +42,7 @@ from autogemm.model.results.columns import ERRORS, RATIO, SPEED, Paths, row_of, 
 from autogemm.model.results.outcome import CacheState, Fill
 from autogemm.model.splitting import splitting_of
 from autogemm.store import open_store
+from autogemm.support.amounts import counted
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions, open_gpu, why_no_gpu
 
@@ -245,7 +246,7 @@ class Lines(Listener):
 
     def __init__(self, request: BenchRequest) -> None:
         num_kernels, num_sizes = len(request.kernels), len(request.sizes)
-        say(f"{num_kernels} kernels, {num_sizes} sizes", err=True)
+        say(f"{counted(num_kernels, 'kernel')}, {counted(num_sizes, 'size')}", err=True)
 
     def done(self, size: SizeDone) -> None:
         """Print the size, and how many kernels were timed."""

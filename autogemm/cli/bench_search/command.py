@@ -61,8 +61,9 @@ def bench_search(**values: Any) -> None:
     Examples:
       autogemm bench-search --strategies surrogate,random,tpe
       autogemm bench-search --strategies surrogate --batch 1 --batch 8
-      autogemm bench-search --recordings db/recordings/sgemm_simt_h100_1024_nn.json.gz --seeds 5
-      autogemm bench-search --strategies surrogate,kernel_tuner:hybrid_vndx --plot curves.svg
+      autogemm bench-search db/recordings/sgemm_simt_h100_1024_nn.json.gz
+      autogemm bench-search --strategies surrogate,kernel_tuner:hybrid_vndx
+      autogemm bench-search --seeds 5 --plot curves.svg
     """
     from autogemm.cli.bench_search.run import BenchSearchCommand, run
 

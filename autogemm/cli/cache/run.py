@@ -4,7 +4,7 @@ from autogemm.cli.output import Form, print_rows
 from autogemm.cli.prose import say
 from autogemm.cli.table import Row
 from autogemm.support import disk_cache
-from autogemm.support.amounts import short_bytes
+from autogemm.support.amounts import counted, short_bytes
 from autogemm.support.resources import cache_folder
 
 COLUMNS = ("kind", "what", "num_files", "num_bytes")
@@ -36,7 +36,7 @@ def show_size(form: Form) -> None:
 def run_clear(kinds: tuple[str, ...]) -> None:
     """Delete files, and print how much space that freed."""
     gone = disk_cache.clear(cache_folder(), kinds)
-    say(f"deleted {gone.num_files:,} files, {short_bytes(gone.num_bytes)}")
+    say(f"deleted {counted(gone.num_files, 'file')}, {short_bytes(gone.num_bytes)}")
 
 
 def run_limit(size: str | None) -> None:
@@ -47,7 +47,7 @@ def run_limit(size: str | None) -> None:
         return
     disk_cache.set_limit(folder, size)
     gone = disk_cache.trim(folder)
-    freed = f"; deleted {gone.num_files:,} files, {short_bytes(gone.num_bytes)}"
+    freed = f"; deleted {counted(gone.num_files, 'file')}, {short_bytes(gone.num_bytes)}"
     say(f"limit: {_limit()}{freed if gone.num_files else ''}")
 
 

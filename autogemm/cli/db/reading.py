@@ -221,7 +221,7 @@ def sql(*, limit: int | None, form: Form, **values: Any) -> None:
 
     \b
     Examples:
-      autogemm db sql "SELECT status, count(*) AS trials FROM run_trials GROUP BY status"
+      autogemm db sql "SELECT status, count(*) FROM run_trials GROUP BY status"
       autogemm db sql - --csv < query.sql
     """
     from autogemm.cli.db.run.results import run_sql

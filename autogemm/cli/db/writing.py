@@ -129,9 +129,10 @@ def export(**values: Any) -> None:
     """Write results to a file, oldest first.
 
     \b
-    jsonl         everything: runs with sources, finals and certificates, benchmarks,
-                  profiles; db import reads it back
-    csv, json     one row per trial, without sources and finals; db import reads CSV back
+    jsonl         everything: runs with sources, finals and certificates,
+                  benchmarks, profiles; db import reads it back
+    csv, json     one row per trial, without sources and finals; db import
+                  reads CSV back
     t4            the results format of the auto-tuning community, version 1.0.0
     kernel-tuner  a cache file, for Kernel Tuner's simulation mode
     wisdom        the best configs, for Kernel Launcher
@@ -147,7 +148,7 @@ def export(**values: Any) -> None:
       autogemm db export --format jsonl -o results.jsonl.gz
       autogemm db export --csv --gpu h100 -o trials.csv
       autogemm db export --format t4 --run 3 -o run3.t4.json
-      autogemm db export --format wisdom --family sgemm_simt --layout nn -o sgemm_simt_nn_f32.wisdom
+      autogemm db export --format wisdom --family sgemm_simt -o a.wisdom
       autogemm db export --format optuna -o studies.log
     """
     from autogemm.cli.db.run.exchange import ExportCommand, run_export

@@ -89,7 +89,7 @@ def export(**values: Any) -> None:
       autogemm export --kernel 17 --format ptx kernel.ptx
       autogemm export --library out/ --gpu h100
       autogemm export --library out/ --format torch
-      autogemm export --library out/ --epilogue "gelu(acc + bias[n])" --epilogue "relu(acc)"
+      autogemm export --library out/ --epilogue "relu(acc)" --epilogue "gelu(acc)"
     """
     from autogemm.cli.export.run import ExportCommand, run
 

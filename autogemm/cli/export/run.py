@@ -34,6 +34,7 @@ from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family, default_families, load_family
 from autogemm.store import BestQuery, DecidedRow, shipped_rows
+from autogemm.support.amounts import counted
 from autogemm.support.errors import CompilerMissingError, ExportError, NotFoundError, UsageError
 from autogemm.targets.recorded import timed_text
 from autogemm.verify import cases_of_tuned, on_cpu
@@ -167,8 +168,8 @@ def family_of(kernel: StoredKernel) -> Family:
         return load_family(kernel.source.family)
     except NotFoundError as error:
         raise NotFoundError(
-            f"kernel {kernel.kernel_id} is of the family {kernel.source.family}, which does not "
-            "ship: give its folder with --family PATH"
+            f"kernel {kernel.kernel_id} belongs to the family {kernel.source.family}, which does "
+            "not ship: give its folder with --family PATH"
         ) from error
 
 
@@ -268,8 +269,8 @@ def _write_library(command: ExportCommand, folder: str) -> None:
         write_output(str(place / name), text.encode(), force=command.force, ours=ours[name])
     for part in library.all_parts:
         say(
-            f"{folder}: {part.label}: {len(part.variants)} kernels of "
-            f"{len(part.configs)} configs; rule: {part.rule}"
+            f"{folder}: {part.label}: {counted(len(part.variants), 'kernel')} of "
+            f"{counted(len(part.configs), 'config')}; rule: {part.rule}"
         )
         for finding in part.findings:
             say(finding)

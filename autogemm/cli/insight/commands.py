@@ -85,7 +85,7 @@ def profile(**values: Any) -> None:
       autogemm profile tiled --size 1024
       autogemm profile kernel:12 --save page.csv
       autogemm profile winner --size 8192 --dtype bf16
-      autogemm profile tiled --size 1024 --from tests/pages/tiled_1024.csv --gpu h100
+      autogemm profile tiled --from page.csv --size 1024 --gpu h100
     """
     from autogemm.cli.insight.run.profile import ProfileCommand, run
 
@@ -175,7 +175,7 @@ def plot(**values: Any) -> None:
     \b
     Plots of a benchmark, or of the best kernels in the database if there is none:
       sizes         percent of the roof over size, a panel for each kernel
-      ladder        one bar per kernel, at the size that --size names or the largest
+      ladder        one bar per kernel, at the size of --size or the largest
 
     `autogemm roofline` draws the roofline.
 

@@ -28,7 +28,7 @@ from autogemm.support.errors import UsageError
 @click.option(
     "--measure",
     is_flag=True,
-    help="Measure the ceilings of the attached GPU: multiply-adds, and each level of memory.",
+    help="Measure the attached GPU: rate of multiply-adds, rate and latency of each memory level.",
 )
 @stored_options
 def gpus(name: str | None, measure: bool, db: str | None, form: Form) -> None:
@@ -118,7 +118,7 @@ def space(**values: Any) -> None:
       autogemm space sgemm_simt --json
       autogemm space gemm.t1.json
       autogemm space gemm.t1.json --format yaml -o Xgemm.yaml
-      autogemm space sgemm_simt --size 1024 --gpu h100 --format t1 -o sgemm_simt.t1.json
+      autogemm space sgemm_simt --size 1024 --gpu h100 --format t1 -o simt.json
     """
     from autogemm.cli.kernels.run.space import SpaceCommand, run
 

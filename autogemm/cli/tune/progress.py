@@ -14,7 +14,7 @@ from autogemm.cli.log import note
 from autogemm.cli.progress import bars, is_live, time_left
 from autogemm.cli.prose import folded, say, terminal_width
 from autogemm.model.results.outcome import Provenance
-from autogemm.support.amounts import short_count
+from autogemm.support.amounts import counted, short_count
 from autogemm.tuning import (
     Certifying,
     Event,
@@ -86,7 +86,9 @@ class State:
     def opening(self, event: SearchStarted) -> str:
         """Return a line on the spaces to be searched."""
         self._num_resumed = event.num_resumed
-        resumed = f", resumed with {event.num_resumed} trials" if event.num_resumed else ""
+        resumed = (
+            f", resumed with {counted(event.num_resumed, 'trial')}" if event.num_resumed else ""
+        )
         spaces = ", ".join(
             f"{short_count(family.num_legal)} legal of {short_count(family.num_raw)} configs "
             f"({family.name})"
@@ -108,7 +110,7 @@ class State:
         several GPUs measure, how many each has done.
         """
         rate = (event.num_trials - self._num_resumed) / max(event.elapsed_s, 1e-3)
-        parts = [f"{event.num_trials} trials", f"{rate:.1f}/s", self.best(event)]
+        parts = [counted(event.num_trials, "trial"), f"{rate:.1f}/s", self.best(event)]
         left_s = self._left_s(event, rate)
         if math.isfinite(left_s):
             parts.append(time_left(left_s))
@@ -139,8 +141,8 @@ class State:
 
     def finals(self, event: FinalsStarted) -> str:
         """Return a line on the finals."""
-        how = "from the recording" if self.is_recorded else f"{event.rounds} rounds"
-        return f"finals: {event.num_finalists} candidates and cuBLAS, {how}"
+        how = "from the recording" if self.is_recorded else counted(event.rounds, "round")
+        return f"finals: {counted(event.num_finalists, 'candidate')} and cuBLAS, {how}"
 
     @staticmethod
     def sustained(event: SustainedStarted) -> str:

@@ -21,7 +21,7 @@ from autogemm.model.results.outcome import (
     Verification,
 )
 from autogemm.space import Family
-from autogemm.support.amounts import short_count
+from autogemm.support.amounts import counted, short_count
 from autogemm.tuning import TuneResult
 
 # Calls of cuBLAS that cannot be the baseline; all are in the JSON.
@@ -260,8 +260,9 @@ def _search_line(result: TuneResult) -> str:
     if by_gpu := result.trials_by_gpu:
         of_them += f" ({', '.join(f'GPU {gpu}: {count}' for gpu, count in by_gpu.items())})"
     busy = "" if _is_recorded(result) else f", GPU busy {100 * result.gpu_busy:.0f} % of it"
+    trials = counted(result.num_trials, "trial")
     return (
-        f"search: {result.num_trials} trials{of_them} of {short_count(result.num_legal)} legal "
+        f"search: {trials}{of_them} of {short_count(result.num_legal)} legal "
         f"configs in {result.search_s:.1f} s, {result.trials_per_s:.1f}/s{busy}: "
         f"{counts or 'none'}; {result.stopped_by.words}; finals {result.finals_s:.1f} s"
     )

@@ -28,7 +28,7 @@ def check_rounds_file(place: str | None) -> None:
 
 
 def write_rounds(place: str, gpu: str, found: Sequence[Decided]) -> None:
-    """Write the finals of each problem; sample i of all contestants is of the same round.
+    """Write the finals of each problem; sample i of all contestants comes from the same round.
 
     Raises OSError.
     """

@@ -155,8 +155,8 @@ class Host:
         }
 
     def _stacked(self, rule: TensorMapRule) -> dict[str, str]:
-        """How many matrices of a batch, or of groups, a map describes, and elements from one to the
-        next.
+        """The number of matrices of a batch, or of groups, that a map describes, and the elements
+        from one to the next.
         """
         if self._grouped:
             count = "groups" if rule.matrix == ("C" if self._divides_k else "B") else "1"
@@ -262,7 +262,7 @@ class Host:
         texts = [self._c_text(expression), *(text for _, text in self.quantities(expression))]
         if read := sorted(self._columns.keys() & _names(" ".join(texts))):
             raise ExportError(
-                f"{expression.origin}: a caller asks for the workspace of M, N and K: it cannot "
+                f"{expression.origin}: a caller asks for the workspace by M, N and K: it cannot "
                 f"depend on {' '.join(read)}"
             )
         return texts[0]

@@ -34,7 +34,7 @@ _PACKED = {
 
 
 class Kind(Enum):
-    """What one call computes.
+    """The computation of one call.
 
     ``word`` ends the names of its functions, ``plural`` is for people, ``counted`` the argument
     that a rule reads beside M, N and K; all are empty for one product.
@@ -116,7 +116,7 @@ STACKED = tuple(kind for kind in Kind if kind is not Kind.ONE)
 
 
 def context_of_kind(kind: Kind) -> dict[str, object]:
-    """What the functions of a kind take beside those of one product.
+    """The arguments of a kind's functions beside those of one product.
 
     ``in_call`` are the values of a `Call` behind those of one product, ``in_query`` the same where
     only their number is known.

@@ -147,7 +147,7 @@ def stacked_name(dtype: DType, kind: Kind) -> str:
 
 
 def fused_suffix(number: int) -> str:
-    """What names of the epilogue of that number, from 0, end in: the first keeps its functions
+    """The suffix of names of the epilogue with that number, from 0: the first keeps its functions
     when others join it.
     """
     return "_fused" if number == 0 else f"_fused_{number + 1}"

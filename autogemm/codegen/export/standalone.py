@@ -267,7 +267,7 @@ def _certificate_dict(certificate: Certificate | None) -> dict[str, Any] | None:
 
 
 def _timed(kernel: StoredKernel, on_record: OnRecord | None) -> TimedText:
-    """Which text was timed; where the time was measured, this one."""
+    """The text that was timed; where the time was measured, this one."""
     if kernel.provenance is Provenance.MEASURED:
         return TimedText.THIS
     return (on_record or OnRecord()).timed

@@ -93,6 +93,7 @@ enum class Tensor : unsigned {
     kF16K16,
     kBf16K16,
     kTf32K8,
+    kI8K32,
     kStartProduct,
     kFenceRegisters,
     kCommitProducts,

@@ -153,9 +153,9 @@ inline float aligned_sum(float accum, const double* products, uint32_t count) {
 }
 
 // Row-major A of 16 x depth, column-major B of depth x 8, D of 16 x 8, spread over the lanes as the PTX
-// ISA says (mma.m16n8k8, mma.m16n8k16). A lane has rows lane / 4 and lane / 4 + 8, column lane / 4 of B.
+// ISA says (mma.m16n8k8, mma.m16n8k16, mma.m16n8k32). A lane has rows lane / 4 and lane / 4 + 8, column lane / 4 of B.
 inline void multiply_warp(TensorElement element, int depth, const LaneOperands* const* lanes) {
-    double a[16][16], b[16][8];
+    double a[16][32], b[32][8];
     const int run = 4 / static_cast<int>(bytes_of(element));  // neighbours in k that one register holds
     const int half = 4 * run;                           // of k, where a lane's next registers begin
     for (int lane = 0; lane < 32; ++lane) {
@@ -171,11 +171,21 @@ inline void multiply_warp(TensorElement element, int depth, const LaneOperands* 
     for (int lane = 0; lane < 32; ++lane) {
         for (int i = 0; i < 4; ++i) {
             const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-            double sum = lanes[lane]->d[i];
+            float& d = lanes[lane]->d[i];
+            // Integers are passed on as bits.
+            double sum = d;
+            if (is_integer(element)) {
+                sum = __builtin_bit_cast(int32_t, d);
+            }
             for (int k = 0; k < depth; ++k) {
                 sum += a[row][k] * b[k][column];
             }
-            lanes[lane]->d[i] = cut_off(sum);
+            if (is_integer(element)) {
+                // Without .satfinite sums wrap around.
+                d = __builtin_bit_cast(float, static_cast<uint32_t>(static_cast<int64_t>(sum)));
+            } else {
+                d = cut_off(sum);
+            }
         }
     }
 }
@@ -258,6 +268,9 @@ void finish_tensor(const Thread& thread) {
             break;
         case Tensor::kTf32K8:
             multiply_warp(TensorElement::kTf32, 8, lanes);
+            break;
+        case Tensor::kI8K32:
+            multiply_warp(TensorElement::kI8, 32, lanes);
             break;
     }
 }

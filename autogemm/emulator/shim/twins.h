@@ -177,6 +177,10 @@ AUTOGEMM_MMA(mma_f16_k16, kF16K16, 4, 2)
 AUTOGEMM_MMA(mma_bf16_k16, kBf16K16, 4, 2)
 AUTOGEMM_MMA(mma_tf32_k8, kTf32K8, 4, 2)
 #undef AUTOGEMM_MMA
+__forceinline__ void mma_i8_k32(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    using namespace autogemm_emulator;
+    tensor_multiply(Tensor::kI8K32, reinterpret_cast<float*>(d), a, b);
+}
 // The same depth of 16 in two instructions of sm_75.
 __forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
                                       const unsigned (&b)[2]) {
@@ -248,8 +252,6 @@ AUTOGEMM_WGMMA_REGISTERS(wgmma_f16_rm, kF16, false)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rk, kBf16, true)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rm, kBf16, false)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_tf32_rk, kTf32, true)
-AUTOGEMM_WGMMA_REGISTERS(wgmma_e4m3_rk, kE4m3, true)
-AUTOGEMM_WGMMA_REGISTERS(wgmma_e5m2_rk, kE5m2, true)
 #undef AUTOGEMM_WGMMA
 #undef AUTOGEMM_WGMMA_INTEGERS
 #undef AUTOGEMM_WGMMA_REGISTERS
@@ -267,6 +269,7 @@ __forceinline__ void wgmma_wait_1() {
 }
 template <class Sum, int COUNT>
 __forceinline__ void keep_in_place(Sum (&)[COUNT]) {}
+__forceinline__ void compute_now(unsigned long long&, unsigned long long&) {}
 __forceinline__ void give_up_registers() {}
 __forceinline__ void take_registers() {}
 __forceinline__ void store_matrices(void* row, const unsigned (&from)[4]) {
@@ -309,6 +312,22 @@ __forceinline__ unsigned bf16_pair(float low, float high) {
 AUTOGEMM_BYTES(e4m3, kE4m3)
 AUTOGEMM_BYTES(e5m2, kE5m2)
 #undef AUTOGEMM_BYTES
+// Twins of templates/parts/ptx/byte_pairs.cu.jinja: each of four bytes becomes the same f16, of which
+// every such number is one.
+#define AUTOGEMM_PAIRS(name, element)                                                        \
+    __forceinline__ void half_pairs_from_##name(unsigned four, unsigned& first,              \
+                                               unsigned& second) {                          \
+        using namespace autogemm_emulator;                                                  \
+        unsigned halves[4];                                                                 \
+        for (int i = 0; i < 4; ++i) {                                                       \
+            halves[i] = half_of_float(float_of(TensorElement::element, four >> (8 * i)));   \
+        }                                                                                   \
+        first = halves[0] | halves[1] << 16;                                                \
+        second = halves[2] | halves[3] << 16;                                               \
+    }
+AUTOGEMM_PAIRS(e4m3, kE4m3)
+AUTOGEMM_PAIRS(e5m2, kE5m2)
+#undef AUTOGEMM_PAIRS
 
 // wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;
 // wait_for_copies(n) leaves n.

@@ -231,7 +231,7 @@ def _is_word(text: str) -> bool:
 
 
 def _numbers_in_csv(column: Column) -> list[str]:
-    """As Python writes them, which takes longer: the same but for very small and large ones."""
+    """Write them like Python, which takes longer: the same but for very small and large ones."""
     texts = to_json(column, inf_nan_mode="constants").decode()[1:-1].replace("null", "").split(",")
     known = list(filter(None, column))
     if not known or (min(known) >= 1e-4 and max(known) < 1e16 and math.isfinite(sum(known))):

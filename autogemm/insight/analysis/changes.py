@@ -110,7 +110,7 @@ def _rows(store: Store, side: str) -> list[ResultRow]:
 def _on_same_gpu(
     row: ResultRow, fitting: Sequence[ResultRow], *, must_be: bool
 ) -> Sequence[ResultRow]:
-    """Those on the same GPU; all, where there are no such and they need not be."""
+    """The results on the same GPU; all if there are none and they need not be."""
     there = [other for other in fitting if other.device.name == row.device.name]
     return there if there or must_be else fitting
 

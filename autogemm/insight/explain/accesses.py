@@ -59,12 +59,12 @@ class Accesses:
 
     @property
     def shared_times_ideal(self) -> float:
-        """How many times the wavefronts that the same bytes need at least."""
+        """The wavefronts relative to the least number for the same bytes."""
         return _times_ideal(self.shared_wavefronts, self.ideal_shared_wavefronts)
 
     @property
     def global_times_ideal(self) -> float:
-        """How many times the sectors that the same bytes need at least."""
+        """The sectors relative to the least number for the same bytes."""
         return _times_ideal(self.global_sectors, self.ideal_global_sectors)
 
 

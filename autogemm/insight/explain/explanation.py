@@ -96,7 +96,7 @@ class Explanation:
     neighbours: Neighbours
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: one object, field names as keys, units in them."""
+        """Return an object for JSON: field names with units as keys."""
         values = {**asdict(self), "config": self.config.as_dict()}
         problem = asdict(self.problem) | {
             "layout": self.problem.layout.value,

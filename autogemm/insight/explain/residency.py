@@ -26,7 +26,7 @@ class LimiterStep:
 
 @dataclass(frozen=True, slots=True)
 class Residency:
-    """Static occupancy of one launch. ``fraction`` is of the SM's most warps."""
+    """Static occupancy of one launch. ``fraction`` is relative to the SM's most warps."""
 
     kernel: str
     threads: int
@@ -42,7 +42,8 @@ class Residency:
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """How often the grid fills the GPU. ``lost_share`` is the idle share of it, in the last wave.
+    """The number of times that the grid fills the GPU. ``lost_share`` is the idle share, in the
+    last wave.
 
     With ``waves`` = blocks / (blocks per SM x SMs) and every block equally long, it is
     1 - waves / ceil(waves).

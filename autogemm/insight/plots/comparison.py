@@ -122,7 +122,7 @@ def _shares(axes: "Axes", timed: list[Timed], names: list[str], sizes: list[str]
 
 
 def _decades(limits: tuple[float, float]) -> tuple[float, float]:
-    """Whole decades around: each end of the axis has its number."""
+    """Return whole decades around: each end of the axis has its number."""
     low, high = limits
     return 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
 
@@ -135,7 +135,7 @@ def _ceiling(
     *,
     is_below: bool,
 ) -> None:
-    """From the steepest slope on; the ridge, which is marked, is the one of device memory."""
+    """Draw the roof from the steepest slope on, and mark the ridge of device memory."""
     low, high = ends
     ridge = ceiling.tflops / slopes[0].tb_s
     begin = ceiling.tflops / max(slope.tb_s for slope in slopes)

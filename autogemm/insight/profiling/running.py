@@ -1,4 +1,4 @@
-"""From a kernel to its counters."""
+"""Run a kernel under the profiler and read its counters."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ DEADLINE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class ProfileRequest:
-    """Which kernel, on what and where. ``name`` is a rung's, empty for any other."""
+    """The kernel, its problem and its GPU. ``name`` is a rung's, empty for any other."""
 
     name: str
     source: KernelSource

@@ -234,7 +234,7 @@ def _fastest(size: str, timed: list[Timed], comparison: Comparison) -> str:
 
 
 def limits_of_kernels(comparison: Comparison) -> list[str]:
-    """Which sizes memory bounds, and how far below the roof the fastest stay."""
+    """Describe which sizes memory bounds, and how far below the roof the fastest stay."""
     found = []
     for size, each in _by_size(comparison):
         best = _best_own(each)

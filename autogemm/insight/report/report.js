@@ -331,11 +331,11 @@
     return matrix(figure, `A number for each of ${kernelNames.length} kernels and ${kernels.sizes.length} sizes, the highest ${rounded(leader.value)} of ${leader.y} at ${leader.x}.`, cells, {
       unit: label,
       height: 75 + 26 * kernelNames.length,
-      marginLeft: isLong ? 130 : 190,
+      marginLeft: isLong ? 130 : 235,
       marginTop: 60,
       marginBottom: 10,
       x: { type: "band", axis: "top", domain: kernels.sizes, label: null, tickRotate: kernels.sizes.length > 4 ? -45 : 0 },
-      y: { type: "band", domain: kernelNames, label: null, tickFormat: (name) => shortened(name, isLong ? 17 : 26) },
+      y: { type: "band", domain: kernelNames, label: null, tickFormat: (name) => shortened(name, isLong ? 17 : 33) },
       title: (cell) => `${cell.y}, ${cell.x}: ${rounded(cell.value)} ${label}`,
     });
   }
@@ -358,10 +358,10 @@
     const isLong = isNarrow(figure);
     return show(figure, `${bars.length} bars at ${size}; the longest is ${leader.kernel} with ${rounded(leader.gflops)} GFLOP/s.`, {
       height: 60 + 26 * bars.length,
-      marginLeft: isLong ? 120 : 190,
+      marginLeft: isLong ? 120 : 235,
       marginRight: isLong ? 125 : 160,
       x: axis(`GFLOP/s${baseline ? " \u00b7 % of cuBLAS" : ""}`, { tickSpacing: 90 }),
-      y: { label: null, domain: bars.map((one) => one.kernel), tickFormat: (name) => shortened(name, isLong ? 16 : 26) },
+      y: { label: null, domain: bars.map((one) => one.kernel), tickFormat: (name) => shortened(name, isLong ? 16 : 33) },
       marks: [
         Plot.gridX(grid),
         Plot.barX(shown, { x: "length", y: "kernel", fill: colourOf, insetTop: 2, insetBottom: 2 }),

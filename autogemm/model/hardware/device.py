@@ -105,7 +105,8 @@ class Ceilings:
     ``fma_tflops`` of independent FP32 multiply-adds, ``copy_gb_s`` of a copy in device memory, read
     and written bytes counted, ``l2_gb_s`` and ``smem_gb_s`` of reading what L2 and shared memory
     hold (all SMs together), None where that was not measured. ``sm_clock_mhz`` was sampled
-    meanwhile, None if the driver does not tell.
+    meanwhile, None if the driver does not tell. The latencies are the cycles from one load to the
+    next, where each load's address is the result of the one before, by what holds the data.
     """
 
     fma_tflops: Amount
@@ -114,6 +115,10 @@ class Ceilings:
     measured_at: Moment
     l2_gb_s: Amount | None = None
     smem_gb_s: Amount | None = None
+    smem_latency_cycles: Amount | None = None
+    l1_latency_cycles: Amount | None = None
+    l2_latency_cycles: Amount | None = None
+    memory_latency_cycles: Amount | None = None
 
     @property
     def roof(self) -> Roof:

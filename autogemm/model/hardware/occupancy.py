@@ -22,7 +22,7 @@ class Limiter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Blocks and warps resident on one SM; ``fraction`` is of the SM's most warps.
+    """Blocks and warps resident on one SM; ``fraction`` is relative to the SM's most warps.
 
     ``blocks_per_sm`` is 0 when a single block does not fit: the kernel cannot be launched. Among
     limiters that allow equally few blocks, it is the first in the order of :class:`Limiter`.

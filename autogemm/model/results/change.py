@@ -82,7 +82,7 @@ def _resampled_medians(samples: Sequence[float], seed: int) -> NDArray[np.float6
 
 @functools.lru_cache(maxsize=64)
 def _resampled_ranks(size: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Which two of the sorted samples are in the middle of each resample: alike for all samples."""
+    """The two sorted samples in the middle of each resample: the same for all samples."""
     import numpy as np
 
     drawn = np.random.default_rng(seed).integers(0, size, size=(NUM_RESAMPLES, size))

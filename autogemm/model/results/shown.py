@@ -1,4 +1,4 @@
-"""How results show themselves at a Python prompt and in a notebook: one line, or one small table.
+"""The display of results at a Python prompt and in a notebook: one line, or a small table.
 
 The line is the answer, not the value: ``<TuneResult: ...>`` cannot be typed in.
 """

@@ -1,1 +1,1 @@
-"""From a path or a URL to an engine with the schema of this version."""
+"""Open an engine, with the schema of this version, for a path or a URL."""

@@ -1,4 +1,4 @@
-"""From what the user typed to an engine."""
+"""Make an engine of what the user typed."""
 
 import sqlite3
 import time
@@ -64,7 +64,7 @@ def is_sqlite(address: URL) -> bool:
 
 
 def shown_address(address: URL) -> str:
-    """How messages name the database: a path, or a URL without its password."""
+    """The database's name in messages: a path, or a URL without its password."""
     if is_sqlite(address):
         return str(address.database)
     # In the query, in place of a name: a password may stand wherever the driver takes one.
@@ -104,7 +104,7 @@ def connect(address: URL, timeout_s: float) -> Engine:
 
 
 def connect_immutable(path: Path) -> Engine:
-    """For reading a SQLite file in a folder where SQLite cannot put its lock files."""
+    """Open a SQLite file for reading in a folder where SQLite cannot put its lock files."""
     uri = f"{path.as_uri()}?immutable=1"
     engine = create_engine(
         "sqlite://", creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False)

@@ -5,7 +5,7 @@ from autogemm.support.resources import default_database
 
 
 def database_place(database: str | None = None) -> str:
-    """Where the database is or would be: a path, or a URL without its password.
+    """The database's place, whether it exists or not: a path, or a URL without its password.
 
     By default that of `resources.default_database`. Raises StoreError for what is no database.
     """

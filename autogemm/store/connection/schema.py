@@ -27,7 +27,7 @@ VERSION_TABLE = "autogemm_version"
 
 # The newest file in db/migrations/versions. Kept here so that a database which is up to date, the
 # usual case, opens without importing alembic, and a new one is made without it.
-SCHEMA_REVISION = "0014"
+SCHEMA_REVISION = "0015"
 
 # As alembic makes it.
 _VERSION = Table(
@@ -94,13 +94,13 @@ _SQLITE_COLUMNS = (
 
 
 def require_schema(engine: Engine, where: str) -> None:
-    """As check_schema; raises NotFoundError for a database without tables."""
+    """Like check_schema; raises NotFoundError for a database without tables."""
     if not check_schema(engine, where):
         raise nothing_there(where)
 
 
 def create_schema(engine: Engine, where: str, timeout_s: float) -> None:
-    """As check_schema; creates the tables in a database without any. It must be writable."""
+    """Like check_schema; creates the tables in a database without any. It must be writable."""
     if check_schema(engine, where):
         _require_writable(engine)
         return

@@ -1,4 +1,4 @@
-"""Which kernel is the best, and everything known of it.
+"""The best kernel, and everything known about it.
 
 A kernel whose newest certificate is a failure is never the best.
 """
@@ -51,7 +51,7 @@ def history_rows(session: Session, query: BestQuery, limit: int | None) -> list[
 
 
 def _in_order(session: Session, places: Iterable[BestPlace]) -> list[BestPlace]:
-    """By the names and figures that stand for the numbers of a group, then by age."""
+    """Order by the names and figures that stand for the numbers of a group, then by age."""
     devices = {one.id: one.name for one in session.scalars(select(DeviceRecord))}
     problems = {one.id: value_of(Problem, one) for one in session.scalars(select(ProblemRecord))}
 
@@ -151,7 +151,7 @@ def _measured_at(timing: Timing) -> datetime:
 
 
 def _found(timing: Timing) -> dict[str, Any]:
-    """Where and when it was timed, and the ratio with its interval; only finals have one."""
+    """The place and date of a timing, and the ratio with its interval; only finals have one."""
     ratios = {name: getattr(timing, name, None) for name in RATIO}
     return ratios | {"run_id": run_of(timing).id, "measured_at": _measured_at(timing)}
 

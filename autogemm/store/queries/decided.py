@@ -85,7 +85,7 @@ def _rows(session: Session, wanted: Sequence[Condition]) -> list[records.Decided
 
 
 def _failed_among(session: Session, kernel_ids: Iterable[int]) -> set[tuple[int, int]]:
-    """Those of these kernels whose newest certificate on a device is a failure, and the device."""
+    """The kernels whose newest certificate on a device is a failure, with the device."""
     failed: set[tuple[int, int]] = set()
     for ids in in_chunks(kernel_ids):
         statement = failed_kernels(CertificateRecord.kernel_id.in_(ids))

@@ -73,7 +73,7 @@ def _ask_sqlite(path: Path, query: str, timeout_s: float, count: int | None) -> 
         cursor = db.execute(query)
         rows = cursor.fetchall() if count is None else cursor.fetchmany(count)
         if cursor.description is None:
-            raise UsageError("that is no query: give one SELECT")
+            raise UsageError("that is not a query: give one SELECT")
         return [column[0] for column in cursor.description], rows
 
 

@@ -56,7 +56,7 @@ SHARED = tuple(map(selectinload, (RunRecord.problem, RunRecord.device, RunRecord
 
 
 def in_chunks(ids: Iterable[int]) -> Iterator[list[int]]:
-    """As many at a time as any database takes in one statement."""
+    """Chunks as large as any database takes in one statement."""
     rest = iter(ids)
     while chunk := list(islice(rest, _MOST_IDS)):
         yield chunk
@@ -69,7 +69,7 @@ def _of_batch(text: str) -> Condition:
 
 
 def _of_epilogue(query: records.BestQuery) -> Condition:
-    """What `BestQuery.epilogue_in` asks, in SQL."""
+    """`BestQuery.epilogue_in` in SQL."""
     return or_(
         *(
             and_(
@@ -82,7 +82,7 @@ def _of_epilogue(query: records.BestQuery) -> Condition:
 
 
 def _of_groups(text: str) -> Condition:
-    """What `BestQuery.is_of_groups` asks, in SQL."""
+    """`BestQuery.is_of_groups` in SQL."""
     is_it = ProblemRecord.groups == ("" if text == records.NO_GROUPS else text)
     # A number of groups, however rows are spread.
     return or_(is_it, ProblemRecord.groups.startswith(f"{text} ")) if text.isdigit() else is_it
@@ -358,7 +358,7 @@ _Won = tuple[float, float | None, float | None, float | None]
 
 
 def _winners(session: Session, ids: list[int]) -> dict[int, _Won]:
-    """By run, without the samples. Raises ValueError where there is no baseline or no winner."""
+    """The finals by run, without samples. Raises ValueError without a baseline or a winner."""
     entry = FinalsEntryRecord
     statement = (
         select(FinalsRecord.run_id, entry.finals_id, entry.place)
@@ -381,7 +381,7 @@ def _winners(session: Session, ids: list[int]) -> dict[int, _Won]:
 
 
 def _counts(session: Session, ids: list[int]) -> dict[int, tuple[int, int, float | None]]:
-    """By run: how many trials, how many with a time, and the smallest time."""
+    """The numbers of trials and of timed ones, and the smallest time, by run."""
     time_us = TrialRecord.time_us
     columns = (TrialRecord.run_id, func.count(), func.count(time_us), func.min(time_us))
     counted = select(*columns).where(TrialRecord.run_id.in_(ids)).group_by(TrialRecord.run_id)

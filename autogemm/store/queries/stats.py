@@ -1,4 +1,4 @@
-"""How much the database holds, for each GPU."""
+"""Counts of the database's contents for each GPU."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Which of the stored timings is the best of a group, as selects.
+"""The best stored timing of each group, as selects.
 
 First where it stands (`best_places`: few columns of few rows), then, of those that are wanted, all
 of it (`timings_at`). A kernel whose newest certificate is a failure is never the best.
@@ -49,7 +49,7 @@ GROUP: Groups = (
 
 @dataclass(frozen=True, slots=True)
 class BestPlace:
-    """Where the best timing of a group stands: an entry of finals, or a trial.
+    """The place of a group's best timing: an entry of finals, or a trial.
 
     ``group`` has the values of the columns that make the groups, in their order.
     """

@@ -111,6 +111,10 @@ class CeilingsRecord(Base):
     measured_at: Mapped[datetime]
     l2_gb_s: Mapped[float | None]
     smem_gb_s: Mapped[float | None]
+    smem_latency_cycles: Mapped[float | None]
+    l1_latency_cycles: Mapped[float | None]
+    l2_latency_cycles: Mapped[float | None]
+    memory_latency_cycles: Mapped[float | None]
 
     device: Mapped[DeviceRecord] = relationship()
     environment: Mapped[EnvironmentRecord] = relationship()

@@ -108,7 +108,7 @@ def value_of(kind: type[Kind], record: Any, /, **given: object) -> Kind:
 
 @cache
 def _readers(kind: Hashable) -> Readers:
-    """How each field is read from a row."""
+    """The reader of each field of a row."""
     hints = get_type_hints(kind)
     assert isinstance(kind, type)
     return tuple((f.name, _reader(f.name, hints[f.name])) for f in fields(kind) if f.init)
@@ -213,7 +213,7 @@ def spec_of(record: Any, **given: object) -> RunSpec:
     """The request of a run's row; ``given`` as in `value_of`."""
     fix: dict[str, list[Value]] = json.loads(record.fix)
     if not isinstance(fix, dict):
-        raise ValueError(f"the narrowing of run {record.id} is no JSON object")
+        raise ValueError(f"the narrowing of run {record.id} is not a JSON object")
     return value_of(
         RunSpec,
         record,

@@ -51,7 +51,7 @@ from autogemm.support.limits import (
 
 
 class RunState(StrEnum):
-    """How far a run got. Only FINISHED ones are not resumed."""
+    """The state of a run. All but FINISHED ones are resumed."""
 
     RUNNING = "running"
     INTERRUPTED = "interrupted"
@@ -307,7 +307,8 @@ class DecidedRow:
     """A run with its newest finals, and when they were held.
 
     ``finals`` lack kernels whose newest certificate on that GPU is a failure: the first entry won.
-    ``origin`` names the place of a row that is of no run (`shipped_rows`), empty for the database.
+    ``origin`` names the place of a row that belongs to no run (`shipped_rows`), empty for the
+    database.
     """
 
     run_id: int
@@ -450,7 +451,7 @@ Copy = (
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How many values of each kind an import found new here, and how many there already.
+    """The numbers of new and of known values of each kind in an import.
 
     ``run_ids`` are the numbers that its runs have here, by those where they come from.
     """

@@ -102,7 +102,7 @@ class _Incoming:
         self._num_rows = 0
 
     def taken(self) -> records.Taken:
-        """How many values were new, how many there, in the database or earlier in the file; and
+        """The numbers of new values and of those known from the database or the file; and
         the runs' numbers.
         """
         merged, grown = self._merging.merged, Counter(benches=len(self._merging.merged.grown))

@@ -66,7 +66,7 @@ _WORDS: Mapping[str, type[StrEnum]] = {
 
 @dataclass(slots=True)
 class Merged:
-    """How many rows of each table were added and how many were there already."""
+    """The numbers of rows of each table that were added and that existed already."""
 
     added: Counter[str] = field(default_factory=Counter)
     known: Counter[str] = field(default_factory=Counter)
@@ -169,7 +169,7 @@ class Merging:
             self.target.execute(table.insert(), added)
 
     def _more_entries(self, table: Table, rows: list[Row]) -> list[Row]:
-        """Those at positions that the target's benchmarks do not have."""
+        """The entries at positions that the target's benchmarks do not have."""
         place = (table.c.bench_id, table.c.position)
         moved = [self._moved(table, row) for row in rows]
         asked = table.c.bench_id.in_({row["bench_id"] for row in moved})

@@ -133,7 +133,7 @@ def _bench_copies(
 ) -> Iterator[records.Copy]:
     """Yield what matches, oldest first; a benchmark whole, if one of its entries does.
 
-    Ceilings are of a GPU and of no problem: they match what asks for none.
+    Ceilings belong to a GPU and to no problem: they match queries without one.
     """
     for bench_id in session.scalars(select(BenchRecord.id).order_by(BenchRecord.id)).all():
         record = session.get_one(BenchRecord, bench_id)

@@ -1,5 +1,5 @@
 // Measures what a GPU reaches when it does one thing only: FP32 multiply-adds, copying in device memory,
-// reading from L2, reading from shared memory.
+// reading from L2, reading from shared memory; and how long one load takes at each level.
 
 // Independent multiply-adds per thread, so that none waits for another.
 constexpr int CHAINS = 16;
@@ -109,4 +109,66 @@ extern "C" __global__ void __launch_bounds__(256)
         }
     }
     sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+// Loads in a row, each from the address that the one before it gave.
+constexpr int CHAIN_UNROLL = 8;
+
+// One thread follows a chain of addresses in global memory for `steps` loads, a multiple of
+// CHAIN_UNROLL, from `start`; L1 keeps what it read. Leaves the cycles that the loads took, and the
+// address that the last of them gave.
+extern "C" __global__ void __launch_bounds__(32)
+    l1_latency_kernel(unsigned long long* out, unsigned long long start, int steps) {
+    unsigned long long at = start;
+    const long long begin = clock64();
+    for (int step = 0; step < steps; step += CHAIN_UNROLL) {
+        #pragma unroll
+        for (int i = 0; i < CHAIN_UNROLL; ++i) {
+            asm volatile("ld.global.ca.u64 %0, [%0];" : "+l"(at) : : "memory");
+        }
+    }
+    const long long end = clock64();
+    out[0] = (unsigned long long)(end - begin);
+    out[1] = at;
+}
+
+// The same past L1: from L2, or from device memory if L2 does not hold the chain.
+extern "C" __global__ void __launch_bounds__(32)
+    l2_latency_kernel(unsigned long long* out, unsigned long long start, int steps) {
+    unsigned long long at = start;
+    const long long begin = clock64();
+    for (int step = 0; step < steps; step += CHAIN_UNROLL) {
+        #pragma unroll
+        for (int i = 0; i < CHAIN_UNROLL; ++i) {
+            asm volatile("ld.global.cg.u64 %0, [%0];" : "+l"(at) : : "memory");
+        }
+    }
+    const long long end = clock64();
+    out[0] = (unsigned long long)(end - begin);
+    out[1] = at;
+}
+
+// The same in shared memory, over a cycle of LINKS words; `start` is a place in the cycle. Leaves
+// the place where the loads ended.
+constexpr int LINKS = 256;
+
+extern "C" __global__ void __launch_bounds__(32)
+    smem_latency_kernel(unsigned long long* out, unsigned long long start, int steps) {
+    __shared__ unsigned links[LINKS];
+    const unsigned base = (unsigned)__cvta_generic_to_shared(links);
+    for (int i = 0; i < LINKS; ++i) {
+        links[i] = base + 4 * ((i + 1) % LINKS);
+    }
+    __syncthreads();
+    unsigned at = base + 4 * (unsigned)start;
+    const long long begin = clock64();
+    for (int step = 0; step < steps; step += CHAIN_UNROLL) {
+        #pragma unroll
+        for (int i = 0; i < CHAIN_UNROLL; ++i) {
+            asm volatile("ld.volatile.shared.u32 %0, [%0];" : "+r"(at) : : "memory");
+        }
+    }
+    const long long end = clock64();
+    out[0] = (unsigned long long)(end - begin);
+    out[1] = (at - base) / 4;
 }

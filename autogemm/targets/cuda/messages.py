@@ -116,13 +116,14 @@ class Prepared:
 class Measured:
     """The outcome of a candidate. ``poisoned``: the worker can not be trusted with another one.
 
-    ``seconds`` says by phase what it took.
+    ``seconds`` says by phase what it took, ``launches_s`` how long its own launches ran.
     """
 
     outcome: Outcome
     baseline_us: float | None
     poisoned: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict)
+    launches_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,12 @@ CUDA_BACKEND = "autogemm.targets.cuda.worker.backend:CudaBackend"
 # Generous: a first start reads CuPy and the CUDA libraries from a cold disk.
 START_DEADLINE_S = 180.0
 PREPARE_DEADLINE_S = 180.0
+# Requests of which no candidate is part, as messages name them.
+DOING = {
+    messages.Start: "start",
+    messages.Prepare: "prepare the problem",
+    messages.RunCeilings: "measure ceilings",
+}
 # Waits before the GPU is tried again for a new worker: what the dead one held is freed late.
 RESTART_PAUSES_S = (0.5, 2.0, 8.0)
 FINALS_ATTEMPTS = 3
@@ -75,6 +81,7 @@ class CudaTarget(GpuTarget):
         self.baseline_us: float | None = None
         self.baseline_error: float | None = None
         self.phase_s: Mapping[str, float] = {}
+        self.launches_s = 0.0
         self._closed = False
         started = self._start_worker()
         self.device = started.device
@@ -93,7 +100,7 @@ class CudaTarget(GpuTarget):
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         """Verify, then time. Errors of the candidate are reported as the outcome's status."""
         begin = time.perf_counter()
-        self.phase_s = {}
+        self.phase_s, self.launches_s = {}, 0.0
         outcome, is_final = self._measure(candidate, best_us)
         if not is_final:
             # Without a new worker this outcome stays, and the next candidate meets the error.
@@ -257,7 +264,7 @@ class CudaTarget(GpuTarget):
     def _finish_alone(
         self, candidates: tuple[Candidate, ...], rounds: int, seed: int
     ) -> tuple[tuple[Candidate, ...], tuple[Disqualified, ...]]:
-        """Those that get through finals of their own, and those that do not with the reason.
+        """The candidates that pass finals of their own, and the others with the reason.
 
         Raises DeviceError when there is no usable GPU any more, for which no candidate pays.
         """
@@ -278,7 +285,7 @@ class CudaTarget(GpuTarget):
         match reply:
             case messages.Measured():
                 self.baseline_us = reply.baseline_us
-                self.phase_s = reply.seconds
+                self.phase_s, self.launches_s = reply.seconds, reply.launches_s
                 if reply.poisoned:
                     worker.kill()
                 return reply.outcome
@@ -344,7 +351,7 @@ class CudaTarget(GpuTarget):
     def _ask_or_fail(self, request: messages.Request, deadline_s: float) -> Reply:
         """The answer where no candidate can be to blame: failures are the GPU's or ours."""
         assert self._worker is not None
-        doing = type(request).__name__.lower()
+        doing = DOING[type(request)]
         try:
             reply: Reply = self._worker.ask(request, deadline_s)
         except ChildError as error:

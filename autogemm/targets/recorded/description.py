@@ -93,10 +93,10 @@ def read_description(path: Path) -> Description:
     for name, text in form.derive.items():
         derive[name] = parse_expression(text, f"{path}: derive.{name}")
         if unknown := sorted(derive[name].names - known):
-            raise derive[name].error(f"{unknown[0]!r} is no parameter and not derived before")
+            raise derive[name].error(f"{unknown[0]!r} is neither a parameter nor derived before")
         known.add(name)
     if odd := sorted({*form.problem_size} - {*SIZES} | {*form.required} - {*form.parameters}):
-        raise FamilyError(f"{path}: {odd[0]!r} is none of the names that can stand there")
+        raise FamilyError(f"{path}: {odd[0]!r} is not among the names that can stand there")
     return Description(
         name=form.kernel,
         problem_size=tuple(form.problem_size),

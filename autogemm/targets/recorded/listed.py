@@ -204,7 +204,7 @@ def _with_defaults(description: Description, listed: ListedRecording) -> dict[st
 
 
 def _computable(derive: Mapping[str, Expression], listed: ListedRecording) -> dict[str, Expression]:
-    """Those quantities that every listed config has: a file may lack a parameter, or hold a config
+    """The quantities that every listed config has: a file may lack a parameter, or hold a config
     that the description's author did not think of.
     """
     given: dict[str, Operand] = dict(problem_values(ANY_PROBLEM))

@@ -83,7 +83,7 @@ class RecordedTarget(RecordedPlace):
 
     @property
     def remark(self) -> str:
-        """What the best config reached beside cuBLAS, if the recording holds it: ratios of times
+        """The best config's result beside cuBLAS, if the recording holds it: ratios of times
         that were taken one after the other may differ from it.
         """
         finals = self.recording.finals
@@ -133,8 +133,8 @@ class RecordedTarget(RecordedPlace):
 
         A parameter that the recording does not know has its default. Renamed parameters and values
         have today's names; configs are known by these from here on, until `prepare` is called
-        again. Raises UsageError when the recording is of another family, RecordingError when its
-        parameters and the family's are not the same or it holds a value that the family lacks.
+        again. Raises UsageError when the recording belongs to another family, RecordingError when
+        its parameters and the family's are not the same or it holds a value that the family lacks.
         """
         recording = self.recording
         if recording.family != family.name:
@@ -178,13 +178,13 @@ class RecordedTarget(RecordedPlace):
         if num_changed == len(recording):
             lines.append(
                 f"the recording {self.path.name} ({recording.source.date}) was made with another "
-                f"version of the template {family.name}: its times are of that version"
+                f"version of the template {family.name}: its times belong to that version"
             )
         elif num_changed > 0:
             lines.append(
                 f"the recording {self.path.name} ({recording.source.date}) was made with another "
                 f"version of the template {family.name}, which emitted other kernels for "
-                f"{num_changed} of its {len(recording)} configs: their times are of that version"
+                f"{num_changed} of its {len(recording)} configs: their times belong to that version"
             )
         if not recording.complete:
             lines.append(
@@ -194,7 +194,7 @@ class RecordedTarget(RecordedPlace):
         return tuple(lines)
 
     def _num_changed(self, family: Family) -> int:
-        """How many configs' texts are others than those that were timed, as far as these are known:
+        """The number of configs whose text differs from the one that was timed, if that is known:
         a recording without hashes counts as changed if its template has changed.
         """
         recording = self.recording

@@ -36,7 +36,7 @@ class GpuQueue(Generic[Ticket]):
 
     @property
     def depth(self) -> int:
-        """How many should be in it."""
+        """The number of kernels that should be in it."""
         return len(self._gpus) + NUM_WAITING
 
     @property
@@ -46,11 +46,11 @@ class GpuQueue(Generic[Ticket]):
 
     @property
     def num_compiling(self) -> int | None:
-        """How many must be compiled at once so that no GPU waits, by Little's law: compile time /
+        """The number to compile at once so that no GPU waits, by Little's law: compile time /
         measuring time for each GPU. None while nothing is known of them.
         """
         mean_measure_s = self._gpus.mean_measure_s
-        if not mean_measure_s:
+        if not (mean_measure_s and self._mean_compile_s):
             return None
         return math.ceil(len(self._gpus) * self._mean_compile_s / mean_measure_s)
 
@@ -61,7 +61,8 @@ class GpuQueue(Generic[Ticket]):
 
     def put(self, ticket: Ticket, candidate: Candidate) -> None:
         """Measure it when its turn comes."""
-        if candidate.compiled is not None:
+        # One from the cubin cache says nothing of those that are not in it: seeds mostly are.
+        if candidate.compiled is not None and candidate.compiled.seconds > 0.0:
             self._mean_compile_s = running_mean(self._mean_compile_s, candidate.compiled.seconds)
         measuring = self._threads.submit(self._gpus.measure, candidate, self._best_us)
         self._handed.append((ticket, measuring))

@@ -38,7 +38,7 @@ class _Gpu:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The GPUs' name in messages."""
         return "the GPU" if self.target.number is None else f"GPU {self.target.number}"
 
     @property
@@ -55,6 +55,7 @@ class _Gpu:
         # The rest is communication with the worker.
         known = dict(self.target.phase_s)
         self._phases.add_all({**known, "hand over": seconds - sum(known.values())})
+        self._phases.add("launches", self.target.launches_s)
         self.mean_measure_s = running_mean(self.mean_measure_s, seconds)
         self._note_baseline()
         return outcome
@@ -83,12 +84,12 @@ class Gpus:
         self._last_error = DeviceError("no GPU is left")
 
     def __len__(self) -> int:
-        """How many are left."""
+        """The number of GPUs that are left."""
         return len(self._living)
 
     @property
     def num_at_start(self) -> int:
-        """How many there were."""
+        """The number of GPUs at the start."""
         return len(self._every)
 
     @property

@@ -6,6 +6,7 @@ trials that are not in the store yet.
 """
 
 import math
+import sys
 import threading
 import time
 from collections import deque
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 # How soon a stop request and the end of the budget are noticed, in seconds.
 TICK_S = 0.1
+# How long a thread may go on in Python while another waits, at Python's default 5 ms: a GPU gets
+# its next candidate from a thread that waits for this a few times, beside the search's arithmetic.
+SWITCH_INTERVAL_S = 0.0005
 # In flight before anything is known of compile and measuring times; and in every replay, so that a
 # replay does not depend on the number of cores.
 FIRST_AHEAD = 8
@@ -37,7 +41,7 @@ FIRST_AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop: trials of the run, seconds of this call; and most configs in flight."""
+    """Limits: trials of the run, seconds of this call, configs in flight."""
 
     trials: float = math.inf
     budget_s: float = math.inf
@@ -100,6 +104,8 @@ class Pipeline:
         """
         self._started = time.monotonic()
         busy_before_s = self._gpus.busy_s
+        switch_interval_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(switch_interval_s, SWITCH_INTERVAL_S))
         try:
             while not stop.is_set() and self._seconds() < self._limits.budget_s:
                 if not (self._replay_turn() if self._is_replay else self._turn()):
@@ -108,6 +114,7 @@ class Pipeline:
                 self._settle(pending, outcome)
             self._await_told()
         finally:
+            sys.setswitchinterval(switch_interval_s)
             self._queue.close()
             for pending in self._pending:
                 if pending.compiling is not None:
@@ -162,7 +169,9 @@ class Pipeline:
         ignorance of those before it.
         """
         others, compiling = len(self._gpus) - 1, self._queue.num_compiling
-        ahead = FIRST_AHEAD + others if compiling is None else self._queue.depth + compiling
+        # The first are seeds mostly, which depend on no result: one for each core.
+        first = max(FIRST_AHEAD, self._limits.ahead // 2) + others
+        ahead = first if compiling is None else self._queue.depth + compiling
         return min(self._limits.ahead + others, ahead)
 
     @property
@@ -240,6 +249,8 @@ class Pipeline:
         self._telling.append(self._search_thread.submit(self._tell, pending.proposal, outcome))
         while self._telling and self._telling[0].done():
             self._telling.popleft().result()
+        if not pending.is_reused:
+            self._gpus.phases.add("compiler", outcome.compile_seconds)
         self.num_reused += pending.is_reused
         self.num_pruned += pending.is_pruned
         self._on_trial(

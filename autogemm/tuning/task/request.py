@@ -21,6 +21,7 @@ from autogemm.model.results.outcome import (
 )
 from autogemm.model.results.shown import finals_html, html_table, speed_words
 from autogemm.space import Family
+from autogemm.support.amounts import counted
 from autogemm.support.errors import UsageError
 from autogemm.targets import MeasureOptions
 
@@ -178,10 +179,13 @@ class TuneResult:
         """Milliseconds for each candidate of this call that was asked for, by phase.
 
         ``ask``, ``render`` and ``tell`` are of the search's thread, ``store`` of the main one;
-        ``compile`` lasts from asking to a free place in the GPU's queue. On the GPU are ``load``,
-        ``verify``, ``time``, ``baseline``, and ``hand over``, which is what its worker takes
-        besides; ``idle`` is the time in which a GPU had no candidate. Phases of different
-        candidates overlap: the sum is more than the time passed.
+        ``compile`` lasts from asking to a free place in the GPU's queue, ``compiler`` of that is
+        the work of a core. On the GPU are ``load``, ``verify`` (the launches that are checked),
+        ``compare`` (all of C with the reference), ``inputs`` (whether they are as before),
+        ``sparse`` (FP32 with few products), ``time``, ``baseline``, and ``hand over``, which is
+        what its worker takes besides; ``launches`` of all these is the time in which the
+        candidate's own launches ran, the floor. ``idle`` is the time in which a GPU had no
+        candidate. Phases of different candidates overlap: the sum is more than the time passed.
         """
         done = max(1, self.num_trials - self.num_resumed)
         return {name: 1e3 * seconds / done for name, seconds in self.phase_s.items()}
@@ -197,7 +201,7 @@ class TuneResult:
 
     @property
     def _words(self) -> str:
-        end = f"{self.num_trials} trials, stopped by {self.stopped_by}"
+        end = f"{counted(self.num_trials, 'trial')}, stopped by {self.stopped_by}"
         where = f"{self.problem.label} on {self.device_name}"
         return f"run {self.run_id}, {where}, {self.provenance}, {end}"
 
@@ -236,7 +240,7 @@ class TuneResult:
 
     @property
     def counts(self) -> dict[Status, int]:
-        """How many trials ended in which status; statuses that did not occur are left out."""
+        """Count the trials by status; statuses that did not occur are left out."""
         ends = [outcome.status for outcome in self.outcomes]
         return {status: ends.count(status) for status in Status if status in ends}
 

@@ -17,12 +17,12 @@ _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 class FailOn(StrEnum):
-    """Which winners fail the gate."""
+    """The winners that fail the gate."""
 
     SLOW = "slow"
-    """Those that are shown to be slower."""
+    """Fail winners that are shown to be slower."""
     MOVED = "moved"
-    """Those that are shown to be slower or faster."""
+    """Fail winners that are shown to be slower or faster."""
 
 
 class End(StrEnum):

@@ -25,7 +25,7 @@ def stored_kernel(db: str | None, key: str, family: Family) -> StoredKernel:
         kernel = store.stored_kernel(key)
     if kernel.source.family != family.name:
         raise NotFoundError(
-            f"kernel {key} is of the family {kernel.source.family}, not {family.name}: give "
+            f"kernel {key} belongs to the family {kernel.source.family}, not {family.name}: give "
             "--family"
         )
     return kernel

@@ -34,16 +34,26 @@ COLUMNS = (
     *(f"peak_{dtype.ab}_tflops" for dtype in ROOFED),
     *(f"ridge_{dtype.ab}_flop_per_byte" for dtype in ROOFED),
     *("measured_f32_tflops", "measured_gb_s", "measured_l2_gb_s", "measured_smem_gb_s"),
+    *("smem_latency_cycles", "l1_latency_cycles", "l2_latency_cycles", "memory_latency_cycles"),
+    "measured_sm_clock_mhz",
     *("l2_mib", "smem_per_sm_kib", "smem_per_block_kib"),
     *("registers_per_sm", "registers_per_thread", "threads_per_sm", "threads_per_block"),
     *("source", "notes"),
 )
-# Those of a table; SHORT without --wide.
+# Those of a table; without --wide SHORT, of attached GPUs SHORT_ATTACHED.
 SHOWN = (
     *("short_name", "name", "arch", "num_sms", "memory_gib", "bandwidth_gb_s", "peak_f32_tflops"),
     *("ridge_f32_flop_per_byte", "peak_f16_tflops", "l2_mib", "smem_per_block_kib"),
 )
-SHORT = ("short_name", "name", "arch", "memory_gib", "bandwidth_gb_s", "peak_f32_tflops")
+SHORT = ("short_name", "arch", "num_sms", "memory_gib", "bandwidth_gb_s", "peak_f32_tflops")
+SHORT_ATTACHED = ("name", *SHORT[1:])
+# What a load comes from, as tables name it, by the field of Ceilings.
+LATENCIES = {
+    "smem_latency_cycles": "shared memory",
+    "l1_latency_cycles": "L1",
+    "l2_latency_cycles": "L2",
+    "memory_latency_cycles": "device memory",
+}
 _DEVICE: Paths = {
     **under("", ("name", "num_sms", "sm_clock_mhz", "memory_clock_mhz", "memory_bus_bits")),
     **{"arch": "sm", "bandwidth_gb_s": "peak_bandwidth_gb_s"},
@@ -53,6 +63,8 @@ _DEVICE: Paths = {
 _MEASURED: Paths = {
     **{"measured_f32_tflops": "fma_tflops", "measured_gb_s": "copy_gb_s"},
     **{"measured_l2_gb_s": "l2_gb_s", "measured_smem_gb_s": "smem_gb_s"},
+    "measured_sm_clock_mhz": "sm_clock_mhz",
+    **under("", tuple(LATENCIES)),
 }
 
 
@@ -66,7 +78,7 @@ def show_all(form: Form) -> None:
         print_rows(attached + known, COLUMNS, form)
         return
     if attached:
-        print_table(attached, SHOWN[1:], title="Attached GPUs", short=SHORT)
+        print_table(attached, SHOWN[1:], title="Attached GPUs", short=SHORT_ATTACHED)
         say()
     print_table(known, SHOWN, title="Known GPUs", short=SHORT)
     recordings = [
@@ -106,6 +118,10 @@ def measure(db: str | None, form: Form) -> None:
         ("ceiling", "measured", "theory", "percent"),
         title=f"{device.name}{clock}",
     )
+    latencies = latency_rows(measured)
+    if latencies:
+        say()
+        print_table(latencies, ("load from", "cycles", "ns"), title="Latency of one load")
 
 
 def _measured(db: str | None) -> tuple[Device, Ceilings]:
@@ -164,6 +180,18 @@ def ceiling_rows(device: Device, measured: Ceilings) -> list[Row]:
         for name, found, theory in pairs
         if found is not None
     ]
+
+
+def latency_rows(measured: Ceilings) -> list[Row]:
+    """Return a row for each level of memory whose latency was measured; ns need the clock."""
+    rows: list[Row] = []
+    for name, level in LATENCIES.items():
+        cycles: float | None = getattr(measured, name)
+        if cycles is not None:
+            clock = measured.sm_clock_mhz
+            ns = 1e3 * cycles / clock if clock else None
+            rows.append({"load from": level, "cycles": cycles, "ns": ns})
+    return rows
 
 
 def fact_rows(row: Row, published: dict[str, float]) -> list[Row]:

@@ -33,7 +33,7 @@ def plant(family: Family, device: Device, sets: Sequence[CaseSet], draw: Draw, f
     """Plant bugs in a family's kernels; print each that survived, and how many were caught."""
     order = np.random.default_rng(draw.seed).permutation(len(sets))[:MOST_CONFIGS]
     chosen = [sets[index] for index in order]
-    # Executables of wrong kernels are of no use to later runs.
+    # Later runs have no use for executables of wrong kernels.
     with TemporaryDirectory() as folder:
         found = run_mutants(family, device, Emulator(Path(folder), HANGS_S), chosen, draw)
         results = list(watched(found, draw.count, "mutants"))

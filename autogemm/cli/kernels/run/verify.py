@@ -25,6 +25,7 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.columns import Paths, row_of, under
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family, load_family, parse_fix
+from autogemm.support.amounts import counted
 from autogemm.support.errors import AutogemmError, DeviceError, UsageError
 from autogemm.targets import open_gpu, why_no_gpu
 from autogemm.verify import (
@@ -111,14 +112,14 @@ class VerifyCommand:
 
     @property
     def batches(self) -> Batches | None:
-        """Which cases have several products or groups; None where neither is asked for."""
+        """The cases with several products or groups; None where neither is asked for."""
         if self.groups is not None:
             return Batches.ALL_GROUPS
         return None if self.batch is None else Batches.ALL
 
     @property
     def all_places(self) -> tuple[str, ...]:
-        """Where kernels run: cpu, gpu."""
+        """The places where kernels run: cpu, gpu."""
         return ("cpu", "gpu") if self.places == "both" else (self.places,)
 
     def __post_init__(self) -> None:
@@ -377,7 +378,7 @@ def show(rows: list[dict[str, Any]], form: Form) -> None:
     if not total:
         raise UsageError("no edge case is legal for any of these configs: nothing was run")
     if form is Form.TABLE:
-        say(f"\n{total} cases passed, {sum(row['skipped'] for row in rows)} skipped")
+        say(f"\n{counted(total, 'case')} passed, {sum(row['skipped'] for row in rows)} skipped")
         how = (splitting_of(row["cases"][0].case.config) for row in rows if row["cases"])
         for words in dict.fromkeys(one.words for one in how if one is not None):
             say(words)

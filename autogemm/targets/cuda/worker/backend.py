@@ -115,17 +115,19 @@ class CudaBackend:
     def measure(self, request: Measure) -> Measured:
         """Verify and time. Raises UsageError before prepare()."""
         prepared, phases = self._ready_problem(), Phases()
+        prepared.phases, prepared.launches_us = phases, 0.0
         begin = time.perf_counter()
         try:
             with blamed_on_candidate(prepared.gpu):
                 outcome = measured_outcome(prepared, request, begin, phases)
+                launches_s = 1e-6 * prepared.launches_us
                 with phases.during("baseline"):
                     self._follow_baseline(prepared, request, outcome, begin)
         except CandidateError as error:
             outcome = outcome_without_times(request.candidate, error.status, error.reason)
             return Measured(outcome, self._baseline_us, error.poisoned, phases.seconds)
         poisoned = outcome.status is Status.WRONG_RESULT and not prepared.intact()
-        return Measured(outcome, self._baseline_us, poisoned, phases.seconds)
+        return Measured(outcome, self._baseline_us, poisoned, phases.seconds, launches_s)
 
     def _follow_baseline(
         self, prepared: PreparedProblem, request: Measure, outcome: Outcome, begin: float
@@ -185,8 +187,7 @@ def measured_outcome(
     with phases.during("load"):
         contestant = prepared.contestant(request.candidate)
     try:
-        with phases.during("verify"):
-            checked = prepared.check(contestant)
+        checked = prepared.check(contestant)
         if checked.complaint:
             return ended(request.candidate, Status.WRONG_RESULT, checked, checked.complaint)
         with phases.during("time"):
@@ -219,7 +220,10 @@ def timed_outcome(
         return replace(outcome, measurement=once)
     stopwatch = prepared.stopwatch_about(contestant, checked.launch_us)
     first = MIN_SAMPLES if is_comparable else 1
-    sampled = Sampling(stopwatch, telemetry.read).adaptive(options, request.best_us, first)
+    sampling = Sampling(stopwatch, telemetry.read)
+    if stopwatch.probed_us is not None:
+        sampling.note(stopwatch.probed_us, once.telemetry)
+    sampled = sampling.adaptive(options, request.best_us, first)
     measurement = prepared.measurement(sampled, stopwatch.method)
     if prepared.energy is not None and measurement.time_us <= hopeless_us:
         sample_us = measurement.time_us * stopwatch.method.launches

@@ -1,4 +1,6 @@
-"""Rates that the GPU reaches in kernels of arithmetic or of one memory alone (ceilings.cu)."""
+"""Rates that the GPU reaches in kernels of arithmetic or of one memory alone, and the latency of a
+load from each memory (ceilings.cu).
+"""
 
 import ctypes
 import math
@@ -6,6 +8,7 @@ import statistics
 from datetime import UTC, datetime
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import Candidate, CompiledKernel, Launch, LaunchPlan
@@ -35,6 +38,21 @@ SMEM_VECTORS = 256
 # Each word of the memory that is read, which memset makes byte by byte.
 WORD = 0x01010101
 
+# Loads of one sample of a latency, one after the other; a multiple of CHAIN_UNROLL of ceilings.cu.
+CHAIN_LOADS = 4096
+LATENCY_SAMPLES = 5
+# Bytes between links of a chain: no two of them share a line or what L2 fetches with one.
+LINK_BYTES = 256
+# Bytes of chains: within L1; within L2, and within half of it, as L2 may consist of two halves; in
+# device memory few enough for the GPU to know where their pages are.
+L1_CHAIN_BYTES = 2**14
+L2_CHAIN_BYTES = 2**21
+MEMORY_CHAIN_BYTES = 2**26
+# Links of the chain of smem_latency_kernel.
+SMEM_LINKS = 256
+# Times L2's size that are written to drive everything else out of it.
+FLUSH_L2_SIZES = 4
+
 
 def measured_ceilings(gpu: Gpu, compiled: CompiledKernel) -> Ceilings:
     """Median rates of the kernels on a warm GPU. Raises DeviceError."""
@@ -48,6 +66,7 @@ def measured_ceilings(gpu: Gpu, compiled: CompiledKernel) -> Ceilings:
             datetime.now(UTC),
             _read_gb_s(gpu, compiled, "l2_kernel", _l2_vectors(gpu.device)),
             _read_gb_s(gpu, compiled, "smem_kernel", SMEM_VECTORS),
+            **_latencies(gpu, compiled),
         )
     except CandidateError as error:
         raise DeviceError(f"the ceilings cannot be measured: {error.reason}") from error
@@ -101,6 +120,73 @@ def _read_gb_s(gpu: Gpu, compiled: CompiledKernel, kernel: str, num_vectors: int
     if (found != np.uint32(4 * reads * WORD % 2**32)).any():
         raise DeviceError(f"{kernel} did not read the expected data: its rate is invalid")
     return 16 * reads * found.size / median_us * 1e-3
+
+
+def _latencies(gpu: Gpu, compiled: CompiledKernel) -> dict[str, float]:
+    """Return the median cycles of one load, by the names that `Ceilings` has for them."""
+    chains = {
+        "l1_latency_cycles": ("l1_latency_kernel", L1_CHAIN_BYTES),
+        "l2_latency_cycles": ("l2_latency_kernel", L2_CHAIN_BYTES),
+        "memory_latency_cycles": ("l2_latency_kernel", MEMORY_CHAIN_BYTES),
+    }
+    found = {"smem_latency_cycles": _cycles(gpu, compiled, "smem_latency_kernel", SMEM_LINKS)}
+    for name, (kernel, num_bytes) in chains.items():
+        buffer = gpu.allocate(num_bytes)
+        addresses = _chain(gpu, buffer.ptr, num_bytes)
+        if name == "memory_latency_cycles":
+            flush_bytes = FLUSH_L2_SIZES * gpu.device.l2_bytes
+            flush = gpu.allocate(flush_bytes)
+            gpu.runtime.memsetAsync(flush.ptr, 0, flush_bytes, gpu.stream.ptr)
+        found[name] = _cycles(gpu, compiled, kernel, addresses)
+    return found
+
+
+def _chain(gpu: Gpu, address: int, num_bytes: int) -> NDArray[np.uint64]:
+    """Write a closed chain of addresses in random order, and return them in the chain's order."""
+    num_links, words = num_bytes // LINK_BYTES, LINK_BYTES // 8
+    order = np.random.default_rng(0).permutation(num_links)
+    addresses = (address + LINK_BYTES * order).astype(np.uint64)
+    memory = np.zeros(num_bytes // 8, np.uint64)
+    memory[words * order] = np.roll(addresses, -1)
+    gpu.write(address, memory)
+    return addresses
+
+
+def _cycles(
+    gpu: Gpu, compiled: CompiledKernel, kernel: str, chain: NDArray[np.uint64] | int
+) -> float:
+    """Return the median cycles of a load; each sample goes on where the one before it ended.
+
+    The first passes, which load code and fill caches as far as the chain fits, do not count. Raises
+    DeviceError if a sample did not end where the chain leads.
+    """
+    links = np.arange(chain, dtype=np.uint64) if isinstance(chain, int) else chain
+    plan = LaunchPlan((Launch(kernel, (1, 1, 1), (1, 1, 1), 0),))
+    loaded = LoadedKernel(gpu, Candidate(ceilings_source(), plan, compiled))
+    out, found = gpu.allocate(16), np.empty(2, np.uint64)
+    # A chain that a cache is to hold is followed once from end to end.
+    fits = links.size * LINK_BYTES <= L2_CHAIN_BYTES
+    warm_ups = math.ceil(links.size / CHAIN_LOADS) if fits else 1
+    samples: list[float] = []
+    at = 0
+    try:
+        for sample in range(warm_ups + LATENCY_SAMPLES):
+            loaded.queue(
+                Arguments(
+                    ctypes.c_void_p(out.ptr),
+                    ctypes.c_void_p(int(links[at])),
+                    ctypes.c_int(CHAIN_LOADS),
+                )
+            )
+            gpu.read(out.ptr, found)
+            at = (at + CHAIN_LOADS) % links.size
+            if found[1] != links[at]:
+                raise DeviceError(f"{kernel} did not follow its chain: its latency is invalid")
+            if sample >= warm_ups:
+                samples.append(float(found[0]) / CHAIN_LOADS)
+    finally:
+        loaded.unload()
+    return statistics.median(samples)
 
 
 def _blocks(device: Device) -> int:

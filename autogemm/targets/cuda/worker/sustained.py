@@ -109,7 +109,7 @@ def run_sustained(prepared: PreparedProblem, request: RunSustained) -> Sustained
     """
     call = next((one for one in prepared.calls.near if one.name == request.baseline), None)
     if call is None:
-        raise DeviceError(f"{request.baseline} is none of the calls that were timed here")
+        raise DeviceError(f"{request.baseline} is not among the calls that were timed here")
     with ExitStack() as loaded:
         contestant = prepared.contestant(request.candidate)
         loaded.callback(contestant.unload)

@@ -289,6 +289,10 @@ OTHER_ARGUMENTS = {
     "copy_kernel": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int),
     "l2_kernel": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int),
     "smem_kernel": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int),
+    **{
+        f"{level}_latency_kernel": (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int)
+        for level in ("smem", "l1", "l2")
+    },
 }
 driver = namespace(
     "cupy.cuda.driver",

@@ -59,7 +59,8 @@ def method_for(
 class Stopwatch:
     """Times what ``queue`` puts on the stream: one GEMM per call.
 
-    ``flush`` is called before each launch to be timed with a cold L2, and not timed.
+    ``flush`` is called before each launch to be timed with a cold L2, and not timed. ``spent`` is
+    told the microseconds that the GPU worked for it.
     """
 
     def __init__(
@@ -68,9 +69,11 @@ class Stopwatch:
         queue: Callable[[], None],
         method: Method,
         flush: Callable[[], None] | None = None,
+        spent: Callable[[float], None] = lambda us: None,
     ) -> None:
-        self._gpu, self.method, self._flush = gpu, method, flush
+        self._gpu, self.method, self._flush, self._spent = gpu, method, flush, spent
         self._work = self._prepared(queue)
+        self.probed_us: float | None = None
 
     def _prepared(self, queue: Callable[[], None]) -> Callable[[], None]:
         launches = self.method.launches  # no reference to self: a cycle would keep buffers alive
@@ -84,6 +87,12 @@ class Stopwatch:
         graph = self._gpu.capture(repeat)
         stream = self._gpu.stream
         return lambda: graph.launch(stream)
+
+    def probe(self) -> float:
+        """Take a sample that a first look needs, and keep it: `probed_us`."""
+        (sample_us,) = self.samples(1)
+        self.probed_us = sample_us
+        return sample_us
 
     def samples(self, count: int, meanwhile: Callable[[], None] | None = None) -> list[float]:
         """Microseconds for one GEMM, ``count`` times.
@@ -103,7 +112,10 @@ class Stopwatch:
             last = now
         if meanwhile is not None:
             meanwhile()
-        return [self._gpu.microseconds(begin, end) / self.method.launches for begin, end in ends]
+        found = [self._gpu.microseconds(begin, end) for begin, end in ends]
+        # The untimed run took about as long as one that was timed.
+        self._spent(sum(found) + found[-1] if found else 0.0)
+        return [one / self.method.launches for one in found]
 
 
 def warm_up(run: Callable[[int], float]) -> float:
@@ -149,6 +161,12 @@ class Sampling:
         self._num_thrown = 0
         self._pauses = iter(COOLING_S)
 
+    def note(self, sample_us: float, reading: Telemetry) -> None:
+        """Count a sample that was taken before, unless the GPU was throttled."""
+        if not is_throttled(reading):
+            self._samples_us.append(sample_us)
+            self._readings.append(reading)
+
     def adaptive(self, options: MeasureOptions, best_us: float | None, first: int = 1) -> Sampled:
         """Few samples of the hopeless, more of contenders: until the median has settled.
 
@@ -157,7 +175,8 @@ class Sampling:
         ``first`` is how many are taken before that is asked.
         """
         samples = self._samples_us
-        self._take(min(first, options.max_samples))
+        if len(samples) < first:
+            self._take(min(first, options.max_samples) - len(samples))
         while len(samples) < options.max_samples and not self._is_enough(options, best_us):
             count = SAMPLES_PER_BATCH - len(samples) % SAMPLES_PER_BATCH
             self._take(min(count, options.max_samples - len(samples)))

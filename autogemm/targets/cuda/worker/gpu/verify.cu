@@ -9,6 +9,8 @@ typedef unsigned long long uint64;
 // Values per block that check_result() writes; read as CHECK_FIELDS by verification.py.
 constexpr int NUM_FIELDS = 11;
 constexpr int MAX_THREADS = 256;
+// Most products of a sum that check_few() adds up: FEW_PRODUCTS of precision.py.
+constexpr int FEW_PRODUCTS = 16;
 
 // An element type is Element.format_code of autogemm/model/dtypes.py: bytes, bits of the exponent and
 // of the fraction, as in IEEE 754, unless it has no infinity. Types with 8 bits of exponent are the
@@ -496,12 +498,18 @@ extern "C" __global__ void check_few(const void* c, const void* a, const void* b
                                      double alpha, double beta, double allowance, double chain,
                                      double* fields) {
     double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    // The same for all elements; the remainders behind it would take longer than the products.
+    __shared__ int64 kept[FEW_PRODUCTS];
+    for (int64 group = threadIdx.x; group * step < K; group += blockDim.x) {
+        kept[group] = kept_k(group, step, K);
+    }
+    __syncthreads();
     for (int64 i = first_index(); i < count * M * N; i += stride()) {
         const int64 which = i / (M * N), row = i / N % M, col = i % N;
         const int64 from_a = which * rows_a * lda, from_b = which * rows_b * ldb;
         double product = 0, squares = 0;
         for (int64 group = 0; group * step < K; ++group) {
-            const int64 k = kept_k(group, step, K);
+            const int64 k = kept[group];
             const int64 at_a = from_a + (trans_a ? k * lda + row : row * lda + k);
             const int64 at_b = from_b + (trans_b ? col * ldb + k : k * ldb + col);
             const double term =
@@ -520,12 +528,21 @@ extern "C" __global__ void check_few(const void* c, const void* a, const void* b
     write_fields(mine, fields);
 }
 
-// Adds a hash of the bits and their positions to `sum`: inputs must come out as they went in.
+// Adds a hash of the bits and their positions to `sum`: inputs must come out as they went in. Once
+// for each block: a million threads that add to one number take a millisecond.
 extern "C" __global__ void add_checksum(const void* data, int64 count, int bytes, uint64* sum) {
     uint64 mine = 0;
     for (int64 i = first_index(); i < count; i += stride()) {
         const uint64 bits = bits_of(data, i, bytes);
         mine += mixed(static_cast<uint64>(i) ^ (bits << 32));
     }
-    atomicAdd(sum, mine);
+    __shared__ uint64 all[MAX_THREADS];
+    all[threadIdx.x] = mine;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int thread = 1; thread < blockDim.x; ++thread) {
+            mine += all[thread];
+        }
+        atomicAdd(sum, mine);
+    }
 }

@@ -302,7 +302,7 @@ class _Library:
         return [(name, partial(queue, number)) for number, (name, _) in enumerate(longest)]
 
     def _step(self) -> Step | None:
-        """What follows the product with an epilogue, None for the plain GEMM."""
+        """The step behind the product with an epilogue, None for the plain GEMM."""
         prepared = self._prepared_problem
         if prepared.fused is None:
             return None
@@ -379,7 +379,7 @@ class Selection:
         return []
 
     def _warmed_up(self, calls: Sequence[Baseline]) -> tuple[Method, Sequence[Baseline]] | None:
-        """How calls are timed, as fits the first that can be called; it and those behind it."""
+        """The timing method that fits the first callable one; that call and those behind it."""
         prepared = self._prepared_problem
         for place, call in enumerate(calls):
             try:
@@ -392,7 +392,7 @@ class Selection:
         return None
 
     def _right(self, calls: Sequence[Baseline], method: Method) -> list[Baseline]:
-        """Those that are right and not clearly slower than another, the fastest first."""
+        """The calls that are right and not clearly slower than another, the fastest first."""
         timed: list[tuple[float, Baseline]] = []
         checked: list[Baseline] = []
         fastest_us, begin = math.inf, self._clock()

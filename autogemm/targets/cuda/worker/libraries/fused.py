@@ -32,7 +32,7 @@ class Step:
 
 
 def behind(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
-    """What follows the product: nothing where it has all scales, and the epilogue has no more."""
+    """The step behind the product: none where it has all scales and the epilogue has no more."""
     if not problem.epilogue.scales:
         return pointwise(problem, helpers, gpu)
     of_a, of_b = (EPILOGUE_PREFIX + one.name for one in problem.epilogue.scales)

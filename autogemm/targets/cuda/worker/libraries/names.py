@@ -1,4 +1,4 @@
-"""Other people's GEMMs, by the names of autogemm/ladder.yaml, as contestants of a bench."""
+"""GEMMs of libraries, by the names of autogemm/catalogue/ladder.yaml, as contestants of a bench."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,9 +46,9 @@ def torch_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contest
 
 
 def triton_contestant(
-    prepared: PreparedProblem, cublas: Cublas, *, precision: str
+    prepared: PreparedProblem, cublas: Cublas, *, kind: str
 ) -> tuple[Contestant, str]:
-    """A Triton kernel of that input precision, the fastest of its tiles here."""
+    """A Triton kernel with products of that kind, the fastest of its tiles here."""
     _require_one_product(prepared)
     try:
         import torch  # noqa: F401  # Triton launches on PyTorch's stream
@@ -57,12 +57,12 @@ def triton_contestant(
         raise NotHereError("Triton is not installed: pip install torch triton") from error
     from autogemm.targets.cuda.worker.libraries.with_triton import fastest_triton
 
-    contestant, tile = fastest_triton(prepared, precision)
+    contestant, tile = fastest_triton(prepared, kind)
     return contestant, f"Triton {triton.__version__}, tile {tile}"
 
 
 def cutlass_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
-    """CUTLASS's SIMT kernel, the fastest of its tiles here."""
+    """CUTLASS's kernel for the dtype, the fastest of its tiles here."""
     _require_one_product(prepared)
     return fastest_cutlass(prepared)
 
@@ -77,7 +77,13 @@ def _require_one_product(prepared: PreparedProblem) -> None:
 LIBRARIES = {
     **{baseline_of(dtype): LibraryKernel(dtype, cublas_contestant) for dtype in DType},
     "torch_f32": LibraryKernel(DType.F32, torch_contestant),
-    "triton_f32": LibraryKernel(DType.F32, partial(triton_contestant, precision="ieee")),
-    "triton_tf32x3": LibraryKernel(DType.F32, partial(triton_contestant, precision="tf32x3")),
+    "torch_bf16": LibraryKernel(DType.BF16, torch_contestant),
+    "torch_f16": LibraryKernel(DType.F16, torch_contestant),
+    "triton_f32": LibraryKernel(DType.F32, partial(triton_contestant, kind="ieee")),
+    "triton_tf32x3": LibraryKernel(DType.F32, partial(triton_contestant, kind="tf32x3")),
+    "triton_bf16": LibraryKernel(DType.BF16, partial(triton_contestant, kind="16 bits")),
+    "triton_f16": LibraryKernel(DType.F16, partial(triton_contestant, kind="16 bits")),
     "cutlass_f32": LibraryKernel(DType.F32, cutlass_contestant),
+    "cutlass_bf16": LibraryKernel(DType.BF16, cutlass_contestant),
+    "cutlass_f16": LibraryKernel(DType.F16, cutlass_contestant),
 }

@@ -4,39 +4,52 @@ from typing import Any
 
 import torch
 
+from autogemm.model.dtypes import Element
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
+# How arrays of CUDA name integers of as many bytes; bf16 has no name there.
+INTEGERS = {2: "<i2", 4: "<i4"}
+
 
 class _Memory:
-    """A matrix of floats on the GPU, as libraries exchange them."""
+    """A matrix on the GPU as libraries exchange them, its elements taken for integers."""
 
-    def __init__(self, address: int, shape: tuple[int, int], ld: int) -> None:
+    def __init__(self, address: int, shape: tuple[int, int], ld: int, element: Element) -> None:
+        size = element.size_bytes
         self.__cuda_array_interface__ = {
             "version": 3,
-            "typestr": "<f4",
+            "typestr": INTEGERS[size],
             "shape": shape,
-            "strides": (4 * ld, 4),
+            "strides": (size * ld, size),
             "data": (address, False),
             "stream": None,
         }
 
 
+def _tensor(address: int, shape: tuple[int, int], ld: int, element: Element) -> Any:
+    bits = torch.as_tensor(_Memory(address, shape, ld, element), device="cuda")
+    return bits.view(getattr(torch, str(element.array_name)))
+
+
 def tensors(prepared: PreparedProblem, inputs: InputSet) -> tuple[Any, Any, Any]:
     """op(A), op(B) and C as tensors over the same memory."""
-    problem = prepared.problem
-    a = torch.as_tensor(_Memory(inputs.a.address, problem.a_shape, problem.lda), device="cuda")
-    b = torch.as_tensor(_Memory(inputs.b.address, problem.b_shape, problem.ldb), device="cuda")
+    problem, dtype = prepared.problem, prepared.problem.dtype
+    a = _tensor(inputs.a.address, problem.a_shape, problem.lda, dtype.ab)
+    b = _tensor(inputs.b.address, problem.b_shape, problem.ldb, dtype.ab)
     c_address = inputs.own_c or prepared.result.address
-    c = torch.as_tensor(_Memory(c_address, (problem.m, problem.n), problem.ldc), device="cuda")
+    c = _tensor(c_address, (problem.m, problem.n), problem.ldc, dtype.c)
     return (a.T if problem.layout.trans_a else a), (b.T if problem.layout.trans_b else b), c
 
 
 class TorchContestant:
-    """``torch.addmm`` in FP32, TF32 off."""
+    """``torch.mm`` or ``addmm``: FP32 without TF32, 16 bits with all sums in FP32."""
 
     def __init__(self, prepared: PreparedProblem) -> None:
-        torch.backends.cuda.matmul.allow_tf32 = False
+        matmul = torch.backends.cuda.matmul
+        matmul.allow_tf32 = False
+        matmul.allow_bf16_reduced_precision_reduction = False
+        matmul.allow_fp16_reduced_precision_reduction = False
         self._stream = torch.cuda.ExternalStream(prepared.gpu.stream.ptr)
         self._tensors = {inputs: tensors(prepared, inputs) for inputs in prepared.input_sets}
 

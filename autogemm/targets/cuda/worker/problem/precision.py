@@ -1,4 +1,4 @@
-"""How exact a sum in FP32 is as a whole, whatever its order; what is worse is no FP32.
+"""The accuracy of an FP32 sum as a whole, in any order; anything worse is not FP32.
 
 A bound that each element must keep has to leave room for the unluckiest of all; the errors of all
 elements together hardly vary. One rounding to nearest has a standard deviation of
@@ -50,7 +50,7 @@ def few_step(k: int) -> int:
 
 
 def num_few(k: int) -> int:
-    """How many products are kept."""
+    """The number of products that are kept."""
     return -(-k // few_step(k))
 
 

@@ -27,6 +27,7 @@ from autogemm.model.results.outcome import (
 )
 from autogemm.space import output_rules
 from autogemm.support.errors import DeviceError
+from autogemm.support.phases import Phases
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas
 from autogemm.targets.cuda.worker.gpu.energy import EnergyMeter
@@ -129,6 +130,10 @@ class PreparedProblem:
         needs_energy = options.objective is not Objective.TIME
         self.energy = EnergyMeter(gpu.telemetry.energy_mj) if needs_energy else None
         self._cublas, self._find_calls = cublas, find_calls
+        # What the checks of one candidate took by phase, and the GPU's time for its launches: kept
+        # by those who ask.
+        self.phases = Phases()
+        self.launches_us = 0.0
 
     @functools.cached_property
     def spare_energy(self) -> EnergyMeter | None:
@@ -185,7 +190,7 @@ class PreparedProblem:
             return Checked(complaint, None, 0.0)
         close, launch_us = self._run_checked(contestant, self.reals, self.close)
         complaint = close.complaint("real")
-        if not complaint and (self.reals.changed() or self.integers.changed()):
+        if not complaint and self._inputs_changed():
             complaint = "the kernel writes to its inputs, or next to them"
         # The products that are kept of each dot product are as far apart in all groups of rows;
         # where groups divide K, some groups would keep none.
@@ -207,8 +212,11 @@ class PreparedProblem:
         """
         if not self.options.compares:
             return False
-        inputs_changed = self.reals.changed() or self.integers.changed()
-        return not inputs_changed and not self.check(self.baseline).complaint
+        return not self._inputs_changed() and not self.check(self.baseline).complaint
+
+    def _inputs_changed(self) -> bool:
+        with self.phases.during("inputs"):
+            return self.reals.changed() or self.integers.changed()
 
     def stopwatches(self, contestants: Sequence[Contestant], method: Method) -> list[Stopwatch]:
         """For timing on the inputs that the options ask for; all by one method, so that times
@@ -242,7 +250,7 @@ class PreparedProblem:
         first = self.stopwatches([contestant], method)[0]
         if first.method.name != "graph":
             return first
-        better = method_for(first.samples(1)[0], l2, sample_us, num_sets)
+        better = method_for(first.probe(), l2, sample_us, num_sets)
         is_long = is_unsure and better.name != "graph"
         if not is_long and better.launches <= 1.5 * first.method.launches:
             return first
@@ -281,24 +289,33 @@ class PreparedProblem:
 
     def _complaint_of_few(self, contestant: Contestant) -> str:
         """The fault in results with few products per element of C; empty if there is none."""
-        with self.reals.few_products(self.problem):
+        with self.phases.during("sparse"), self.reals.few_products(self.problem):
             self.result.reset(self.reals)
+            begin = self.gpu.event()
             contestant.queue(self.reals)
+            end = self.gpu.event()
             few = self.result.check_few(self.problem, self.reals)
+            self._note_launches(self.gpu.microseconds(begin, end))
         return few.complaint("sparse")
+
+    def _note_launches(self, launches_us: float) -> None:
+        self.launches_us += launches_us
 
     def _run_checked(
         self, contestant: Contestant, inputs: InputSet, reference: Reference
     ) -> tuple[CheckResult, float]:
-        self._reset(inputs)
-        begin = self.gpu.event()
-        contestant.queue(inputs)
-        end = self.gpu.event()
-        launch_us = self.gpu.microseconds(begin, end)
-        found = self.result.check(reference)
-        if self.second is not None and reference.second is not None:
-            other = self.second.check(reference.second)
-            found = other if other.complaint("") and not found.complaint("") else found
+        with self.phases.during("verify"):
+            self._reset(inputs)
+            begin = self.gpu.event()
+            contestant.queue(inputs)
+            end = self.gpu.event()
+            launch_us = self.gpu.microseconds(begin, end)
+        self._note_launches(launch_us)
+        with self.phases.during("compare"):
+            found = self.result.check(reference)
+            if self.second is not None and reference.second is not None:
+                other = self.second.check(reference.second)
+                found = other if other.complaint("") and not found.complaint("") else found
         return found, launch_us
 
     def _reset(self, inputs: InputSet) -> None:
@@ -311,7 +328,10 @@ class PreparedProblem:
         # Timing starts from the C of the inputs, whatever a check left there.
         self._reset(self.timed[0])
         turns = itertools.cycle(self.timed)
-        return Stopwatch(self.gpu, lambda: contestant.queue(next(turns)), method, self.flush)
+        return Stopwatch(
+            *(self.gpu, lambda: contestant.queue(next(turns)), method, self.flush),
+            self._note_launches,
+        )
 
     def _timed_sets(self, num_sets: int, seed: int) -> tuple[InputSet, ...]:
         """The inputs that kernels are timed on, in turn. C is one of them unless beta = 0."""

@@ -1,6 +1,6 @@
-// autogemm, family gemm_wgmma: BM=128 BN=256 WM=64 WN=256 STAGES=3 SCHEDULE=cooperative CLUSTER_M=1
-// CLUSTER_N=2 SPLIT_K=1 BOX_M=16 C_BUFFERS=4 GROUP_M=8 BLOCKS=132 EPILOGUE=after K_ORDER=forward
-// SWAP_AB=0 SHORT_BY=0 PACK=none PROMOTE=128 PROMOTION=overlapped STORE_C=tma
+// autogemm, family gemm_wgmma: BM=128 BN=128 WM=64 WN=128 STAGES=6 SCHEDULE=cooperative CLUSTER_M=1
+// CLUSTER_N=2 SPLIT_K=1 BOX_M=16 C_BUFFERS=1 GROUP_M=1 BLOCKS=0 EPILOGUE=after K_ORDER=forward
+// SWAP_AB=0 SHORT_BY=0 PACK=none PROMOTE=128 PROMOTION=alternating STORE_C=tma
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B e4m3, C bf16, accumulators FP32 in registers, of fewer bits in tensor cores.
@@ -24,16 +24,16 @@ using Result = unsigned short;
 
 // Tile of C owned by one thread block, and by one warpgroup (four warps).
 constexpr int BM = 128;
-constexpr int BN = 256;
+constexpr int BN = 128;
 constexpr int WM = 64;
-constexpr int WN = 256;
+constexpr int WN = 128;
 // Stages: k tiles of A and B that are in flight or in use.
-constexpr int STAGES = 3;
+constexpr int STAGES = 6;
 // Blocks of a cluster, side by side, each of which loads a fraction of A's k tile for all.
 constexpr int CLUSTER_N = 2;
 // Boxes of C, 16 rows of 128 bytes, that a warp fills while TMA writes others.
 constexpr int BOX_M = 16;
-constexpr int C_BUFFERS = 4;
+constexpr int C_BUFFERS = 1;
 
 constexpr int WARPGROUP = 128;
 constexpr int CONSUMERS = (BM / WM) * (BN / WN);
@@ -300,65 +300,61 @@ __device__ __forceinline__ void wgmma_wait_1() {
 }
 
 // Called behind a wait: the compiler must not read these accumulators earlier.
-__device__ __forceinline__ void keep_in_place(float (&accum)[32]) {
+__device__ __forceinline__ void keep_in_place(float (&accum)[64]) {
     #pragma unroll
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < 64; ++i) {
         asm volatile("" : "+f"(accum[i])::"memory");
     }
 }
 
+// The compiler computes these descriptors here and not where they are used, so that products do not
+// wait for it.
+__device__ __forceinline__ void compute_now(unsigned long long& a, unsigned long long& b) {
+    asm volatile("" : "+l"(a), "+l"(b));
+}
+
 // Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
-//   a: 64 x 32, in registers, as fragments of mma.sync
-//   b: 32 x 64, stored along k
+//   a: 64 x 32, stored along k
+//   b: 32 x 128, stored along k
 //   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
-__device__ __forceinline__ void wgmma_e4m3_rk(float (&d)[32], const unsigned (&a)[4],
+__device__ __forceinline__ void wgmma_e4m3_kk(float (&d)[64], unsigned long long a,
                                               unsigned long long b, unsigned accumulate) {
     // clang-format off
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
-        "setp.ne.b32 accumulate, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 "
+        "setp.ne.b32 accumulate, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 "
         "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
         "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
-        "%28, %29, %30, %31 }, "
-        "{ %32, %33, %34, %35 }, %36, accumulate, 1, 1;\n"
+        "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+        "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63 }, "
+        "%64, %65, accumulate, 1, 1;\n"
         "}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
           "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
           "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
           "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
           "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+        : "l"(a), "l"(b), "r"(accumulate));
     // clang-format on
 }
 
 // Release registers to other warpgroups, or take what they released (setmaxnreg); executed by all
 // threads of a warpgroup.
 __device__ __forceinline__ void give_up_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 }
 
 __device__ __forceinline__ void take_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-}
-
-// Four 8 x 8 matrices of 16-bit elements from shared memory; lane i has the address of a row, and
-// gets two neighbours of row i / 4 of each.
-__device__ __forceinline__ void load_matrices(unsigned (&to)[4], const void* row) {
-    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address));
-}
-
-__device__ __forceinline__ void load_matrices(unsigned (&first)[2], unsigned (&second)[2],
-                                              const void* row) {
-    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
-                 : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
-                 : "r"(address));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 }
 
 // Four 8 x 8 matrices of 16-bit elements to shared memory: lane i has the address of a row, and two
@@ -417,7 +413,7 @@ struct Pipeline {
     // Called by each warp when its products with that stage are done.
     __device__ __forceinline__ void release(int used) const {
         const int lane = threadIdx.x % 32;
-        // All lanes have loaded their fragments.
+        // All lanes have read their scales.
         __syncwarp();
         // Other blocks of the cluster fill this stage, too.
         if (lane < CLUSTER_N) {
@@ -440,17 +436,10 @@ struct Tiles {
         return (int)(rows * columns);
     }
 
-    // Down GROUP_M rows of tiles, then one column on, so that tiles in flight share rows of A and
-    // columns of B in L2.
-    static constexpr int GROUP_M = 8;
-
+    // Row by row.
     __device__ __forceinline__ Place place(unsigned index) const {
-        const unsigned in_group = index % (GROUP_M * columns);
-        const int first = index / (GROUP_M * columns) * GROUP_M;
-        // The last group may have fewer rows; a constant is divided by faster.
-        const int height = min(GROUP_M, (int)rows - first);
-        const int column = height == GROUP_M ? in_group / GROUP_M : in_group / height;
-        const int row = first + in_group - column * height;
+        const int row = index / columns;
+        const int column = index % columns;
         const int m0 = row * BM;
         const int n0 = (column * CLUSTER_N + column_in_cluster) * BN;
         return {m0, n0};
@@ -591,8 +580,10 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, const TensorMa
 
 // Columns of a warpgroup's tile that lie in one block of 128.
 constexpr int SCALE_COLUMNS = WN % 128 == 0 ? 128 : 64;
+// Scales of a stage: of each row of A's k tile, then of SCALE_COLUMNS columns each of B's.
+constexpr int STAGE_SCALES = BM + BN / SCALE_COLUMNS;
 
-// Scales of one block of 128 along k: of a thread's rows of A, and of its columns of B.
+// Those of one block of 128 along k that a thread needs: of its rows of A, and of its columns of B.
 struct Scales {
     float a[ROW_TILES][2];
     float b[WN / SCALE_COLUMNS];
@@ -603,80 +594,115 @@ struct Scales {
     }
 };
 
-// All scales of a warpgroup's tile: sa[k / 128, m] for each row of A,
-// sb[n / 128, k / 128] for each 128 rows of B. Outside of C they are those of the last row.
-struct BlockScales {
-    const Output& output;
-    int num_blocks;
-    int m0, n0;
+// A thread's scales from those of a stage, where its warpgroup's tile begins at row and column.
+__device__ __forceinline__ Scales scales_of(const float* stage_scales, int row, int column) {
+    const int lane = threadIdx.x % 32;
+    const int thread_row = row + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+    Scales scales;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            scales.a[i][half] = stage_scales[thread_row + 64 * i + 8 * half];
+        }
+    }
+    #pragma unroll
+    for (int j = 0; j < WN / SCALE_COLUMNS; ++j) {
+        scales.b[j] = stage_scales[BM + column / SCALE_COLUMNS + j];
+    }
+    return scales;
+}
 
-    __device__ __forceinline__ Scales load(int block) const {
-        const float* const of_a = output.with.sa;
-        const float* const of_b = output.with.sb;
+// All scales of a problem: sa[k / 128, m] for each row of A,
+// sb[n / 128, k / 128] for each 128 rows of B.
+struct BlockScales {
+    const float* of_a;
+    const float* of_b;
+    int M, N;
+    int num_blocks;
+    float* stages;
+
+    // A warp reads those of a block along k, waits for the stage to be empty and fills it. They are
+    // zeros outside of C.
+    __device__ __forceinline__ void fill(const Pipeline& pipeline, int m0, int n0,
+                                         int block) const {
         const int lane = threadIdx.x % 32;
-        const int row = threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
-        Scales scales;
+        const float* const rows = of_a + (long long)block * M + (m0 + lane);
+        const int n = n0 + lane * SCALE_COLUMNS;
+        float values[BM / 32];
+        float value_b = 0.0f;
         #pragma unroll
-        for (int i = 0; i < ROW_TILES; ++i) {
-            #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int m = min(m0 + 64 * i + row + 8 * half, output.M - 1);
-                scales.a[i][half] = of_a[(long long)block * output.M + m];
-            }
+        for (int i = 0; i < BM / 32; ++i) {
+            values[i] = m0 + lane + 32 * i < M ? rows[32 * i] : 0.0f;
         }
+        if (lane < BN / SCALE_COLUMNS && n < N) {
+            value_b = of_b[(long long)(n / 128) * num_blocks + block];
+        }
+        mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
+        float* const to = stages + pipeline.stage * STAGE_SCALES + lane;
         #pragma unroll
-        for (int j = 0; j < WN / SCALE_COLUMNS; ++j) {
-            const int n = min(n0 + j * SCALE_COLUMNS, output.N - 1);
-            scales.b[j] = of_b[(long long)(n / 128) * num_blocks + block];
+        for (int i = 0; i < BM / 32; ++i) {
+            to[32 * i] = values[i];
         }
-        return scales;
+        if (lane < BN / SCALE_COLUMNS) {
+            to[BM] = value_b;
+        }
+        __syncwarp();
+        if (lane == 0) {
+            mbarrier_arrive(pipeline.full + pipeline.stage);
+        }
     }
 };
 
-// Columns of the products whose sums are scaled at a time, while those of the next ones are made.
-constexpr int PIECE = 64;
-constexpr int PIECES = WN / PIECE;
-using Piece = float[PIECE / 2];
+// A thread's sums over one k tile, and the scales that belong to them.
+struct Partial {
+    float sums[NUM_ACCUM];
+    Scales scales;
+    int stage;
 
-// A thread's elements of a k tile of A, as fragments of mma.sync have them.
-using Fragments = unsigned[BK / STEP][4];
-
-__device__ __forceinline__ void load_fragments(const unsigned char* rows, Fragments& fragments) {
-    const int lane = threadIdx.x % 32;
-    const int row = threadIdx.x % WARPGROUP / 32 * 16 + lane % 16;
-    #pragma unroll
-    for (int step = 0; step < BK / STEP; ++step) {
-        // Chunks of 16 bytes are swizzled by row % 8.
-        const int chunk = 2 * step + lane / 16 ^ row % 8;
-        load_matrices(fragments[step], rows + row * 128 + chunk * 16);
+    // Waits for a k tile and starts its products.
+    __device__ __forceinline__ void start(Pipeline& pipeline, int row, int column,
+                                          const float* stage_scales) {
+        stage = pipeline.stage;
+        mbarrier_wait(pipeline.full + stage, pipeline.parity);
+        scales = scales_of(stage_scales + stage * STAGE_SCALES, row, column);
+        const unsigned long long a =
+            matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
+        const unsigned long long b =
+            matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+        wgmma_fence();
+        #pragma unroll
+        for (int step = 0; step < BK / STEP; ++step) {
+            wgmma_e4m3_kk(sums, a + (step * 32 >> 4), b + (step * 32 >> 4), step > 0);
+        }
+        wgmma_commit();
+        pipeline.advance();
     }
+
+    // Called when they are done.
+    __device__ __forceinline__ void add_to(float (&accum)[NUM_ACCUM]) {
+        keep_in_place(sums);
+        #pragma unroll
+        for (int j = 0; j < NUM_ACCUM; ++j) {
+            accum[j] += sums[j] * scales.of(0, j);
+        }
+    }
+};
+
+// Starts the products of one k tile, and adds the sums of the one before.
+__device__ __forceinline__ void start_and_add(Partial& next, Partial& before, Pipeline& pipeline,
+                                              int row, int column, const float* stage_scales,
+                                              float (&accum)[NUM_ACCUM]) {
+    next.start(pipeline, row, column, stage_scales);
+    wgmma_wait_1();
+    pipeline.release(before.stage);
+    before.add_to(accum);
 }
 
-// Starts the products with 64 rows of B's k tile.
-__device__ __forceinline__ void start_piece(const Fragments& fragments, unsigned long long b,
-                                            Piece& partial) {
-    wgmma_fence();
-    #pragma unroll
-    for (int step = 0; step < BK / STEP; ++step) {
-        wgmma_e4m3_rk(partial, fragments[step], b + (step * 32 >> 4), step > 0);
-    }
-    wgmma_commit();
-}
-
-__device__ __forceinline__ void add_scaled(Piece& partial, const Scales& scale, int piece,
-                                           float (&accum)[NUM_ACCUM]) {
-    keep_in_place(partial);
-    #pragma unroll
-    for (int j = 0; j < PIECE / 2; ++j) {
-        const int at = piece * PIECE / 2 + j;
-        accum[at] += partial[j] * scale.of(0, at);
-    }
-}
-
-// accum = the products of a warpgroup's rows of A and columns of B, the first of which make row m0
-// and column n0 of C, over num_k_tiles k tiles.
+// accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles, those
+// of each times its scales.
 __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
-                                              int column, const Output& output, int m0, int n0,
+                                              int column, const float* scales,
                                               float (&accum)[ROW_TILES][NUM_ACCUM]) {
     static_assert(BK == 128, "a k tile is a block along k");
     #pragma unroll
@@ -686,37 +712,23 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
             accum[i][j] = 0.0f;
         }
     }
-    const BlockScales scales = {output, num_k_tiles, m0, n0};
-    Scales next = scales.load(0);
-    Fragments fragments;
-    Piece partial[2];
-    mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
-    load_fragments(pipeline.k_tile_a() + row * 128, fragments);
-    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
-        const Scales scale = next;
-        const unsigned long long b =
-            matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
-        #pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
-            start_piece(fragments, b + (piece * PIECE * 128 >> 4), partial[piece % 2]);
-            if (piece == 0 && k_tile + 1 < num_k_tiles) {
-                // The next scales are under way while this k tile is multiplied.
-                next = scales.load(k_tile + 1);
-            }
-            if (piece > 0) {
-                wgmma_wait_1();
-                add_scaled(partial[(piece - 1) % 2], scale, piece - 1, accum[0]);
-            }
-        }
-        // The last products have read A's fragments: those of the next k tile take their place.
+    Partial even;
+    Partial odd;
+    even.start(pipeline, row, column, scales);
+    int k_tile = 1;
+    for (; k_tile + 1 < num_k_tiles; k_tile += 2) {
+        start_and_add(odd, even, pipeline, row, column, scales, accum[0]);
+        start_and_add(even, odd, pipeline, row, column, scales, accum[0]);
+    }
+    if (k_tile < num_k_tiles) {
+        start_and_add(odd, even, pipeline, row, column, scales, accum[0]);
         wgmma_wait_0();
-        pipeline.release(pipeline.stage);
-        pipeline.advance();
-        if (k_tile + 1 < num_k_tiles) {
-            mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
-            load_fragments(pipeline.k_tile_a() + row * 128, fragments);
-        }
-        add_scaled(partial[(PIECES - 1) % 2], scale, PIECES - 1, accum[0]);
+        pipeline.release(odd.stage);
+        odd.add_to(accum[0]);
+    } else {
+        wgmma_wait_0();
+        pipeline.release(even.stage);
+        even.add_to(accum[0]);
     }
 }
 
@@ -730,6 +742,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     unsigned char* const boxes = shared + STAGES * STAGE_BYTES;
     unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
     Pipeline pipeline = {shared, barriers, barriers + STAGES};
+    float* const scales = (float*)(barriers + 2 * STAGES);
     const int warp = warp_number();
     const int warpgroup = warp / 4;
 
@@ -738,7 +751,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         prefetch_tensor_map(map_b);
         prefetch_tensor_map(map_c);
         for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(pipeline.full + stage, 1);
+            mbarrier_init(pipeline.full + stage, 2);
             // One arrival for each warp that releases it.
             mbarrier_init(pipeline.empty + stage, 4 * CONSUMERS * 2);
         }
@@ -774,6 +787,21 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
                 }
             }
         }
+        if (warp % 4 > 0) {
+            // Load scales: each of three warps those of every third k tile.
+            const BlockScales block_scales = {with.sa, with.sb, M, N, num_k_tiles, scales};
+            int turn = warp % 4;
+            for (int tile = first_tile; tile < tiles.count(); tile += stride) {
+                const Place place = tiles.place(tile);
+                for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+                    if (--turn == 0) {
+                        block_scales.fill(pipeline, place.m0, place.n0, k_tile);
+                        turn = 3;
+                    }
+                    pipeline.advance();
+                }
+            }
+        }
     } else {
         take_registers();
         float accum[ROW_TILES][NUM_ACCUM];
@@ -783,8 +811,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         for (int tile = first_tile; tile < tiles.count(); tile += stride) {
             const Place place = tiles.place(tile);
             const Output output = {M, N, C, ldc, with};
-            multiply_tile(pipeline, num_k_tiles, row, column, output, place.m0 + row,
-                          place.n0 + column, accum);
+            multiply_tile(pipeline, num_k_tiles, row, column, scales, accum);
             store_accum(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0 + row,
                         place.n0 + column, output, accum);
         }
