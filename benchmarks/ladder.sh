@@ -37,10 +37,11 @@ lap "winners tuned"
 autogemm gpus --measure >"$out/ceilings.txt"
 autogemm gpus --measure --json >"$out/ceilings.json"
 lap "ceilings measured"
+number=0
 # A process for a few sizes: one that breaks costs the sizes that break it alone.
 part() {
     local kernels=$1 sizes=$2 to
-    to=$out/part_${sizes//,/_}.json
+    printf -v to '%s/part_%02d.json' "$out" "$((number += 1))"
     "${bench[@]}" --kernels "$kernels" --sizes "$sizes" >"$to" && lap "$sizes" && return
     rm -f "$to"
     [[ $sizes != *,* ]] || for one in ${sizes//,/ }; do part "$kernels" "$one"; done
@@ -56,7 +57,7 @@ import sys
 from pathlib import Path
 
 out = Path(sys.argv[1])
-parts = sorted(out.glob("part_*.json"), key=lambda path: path.stat().st_mtime_ns)
+parts = sorted(out.glob("part_*.json"))
 rows = [row for path in parts for row in json.loads(path.read_text())]
 (out / "ladder.json").write_text(json.dumps(rows, indent=1) + "\n")
 PYTHON
