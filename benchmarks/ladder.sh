@@ -62,7 +62,7 @@ rows = [row for path in parts for row in json.loads(path.read_text())]
 (out / "ladder.json").write_text(json.dumps(rows, indent=1) + "\n")
 PYTHON
 {
-    printf 'commit %s; winners: %s\n' "$commit" "${tune[*]}"
+    printf 'commit %s; winners: %s%s\n' "$commit" "${tune[*]}" "${LARGE:+; LARGE=$LARGE}"
     autogemm bench --show "$out/ladder.json" --wide
     printf '\nautogemm gpus --measure\n'
     cat "$out/ceilings.txt"
