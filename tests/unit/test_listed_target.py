@@ -97,7 +97,7 @@ def test_a_foreign_result_does_not_hide_a_kernel(cache: Path, tmp_path: Path) ->
     assert tune(cache, "--trials", 5, "-q").exit_code == 0
     result = invoke("export", tmp_path / "best.cu", "--no-verify")
     assert result.exit_code == 0, result.output
-    assert "for 1024 nn f32 on NVIDIA H100" in result.stdout
+    assert "for 1024 nn f32 on NVIDIA H200" in result.stdout
 
 
 def test_fix_speaks_of_the_files_parameters(cache: Path) -> None:
