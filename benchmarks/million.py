@@ -218,7 +218,7 @@ def _problems() -> Iterator[Row]:
 
 def _configs() -> list[dict[str, Any]]:
     """The configs of a recording that ships: real ones, so that they have neighbours."""
-    recording = read_recording(recording_folder() / "sgemm_simt_h100_4096_nn.json.gz")
+    recording = read_recording(recording_folder() / "sgemm_simt_h200_4096_nn.json.gz")
     return [recording.values(row) for row in range(len(recording))]
 
 

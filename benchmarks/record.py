@@ -8,6 +8,7 @@ measured is in the state database.
     python benchmarks/record.py --size 4096 --fix BM=64,128 --fix BK=8,16 --out h100-4096.json.gz
 """
 
+import itertools
 import json
 import math
 import random
@@ -127,10 +128,9 @@ def shown_command(words: list[str]) -> str:
     """The command that is kept in the recording: files by name, without this machine's folders."""
     files = {"--out", "--state"}
     names = [
-        Path(word).name if before in files else word
-        for before, word in zip(["", *words], words, strict=False)
+        Path(word).name if before in files else word for before, word in itertools.pairwise(words)
     ]
-    return shlex.join(["python", *names])
+    return shlex.join(["python", f"benchmarks/{Path(words[0]).name}", *names])
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

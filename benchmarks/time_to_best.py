@@ -35,7 +35,7 @@ from autogemm.targets.recorded import recording_folder
 from autogemm.tuning import Event, TrialDone, TuneRequest, TuneResult, tune
 from autogemm.tuning.task.build import Builder
 
-DEFAULT_RECORDING = "sgemm_simt_h100_4096_nn.json.gz"
+DEFAULT_RECORDING = "sgemm_simt_h200_4096_nn.json.gz"
 COLUMNS = (
     *("seed", "trials", "search s", "trials/s", "busy", "pruned", "reached after s"),
     *("with start-up", "after trials", "best / exhaustive"),
@@ -82,7 +82,7 @@ def main(
         recorded = read_recording(path if path.exists() else recording_folder() / recording)
         family = load_family(recorded.family)
         if options.pop("without_seed_configs"):
-            family = dataclasses.replace(family, seeds=())
+            family = dataclasses.replace(family, seeds=(), seed_origins=(), seed_sizes=())
         chosen = choose_target(gpu, [family.name])
         with closing(chosen.target) as target:
             runs = [

@@ -1,4 +1,4 @@
-"""Replays warm starts on the recordings that ship: trials until 98 % of the optimum.
+"""Replays warm starts on the FP32 recordings that ship: trials until 98 % of the optimum.
 
 Each recording is searched with the results of the others in the database and without, with the
 seeds of the family's YAML and without any (a family of one's own, or another kind of GPU), for
@@ -30,7 +30,8 @@ STORED_TRIALS = 60
 
 
 def recordings() -> list[Path]:
-    return sorted(data_folder("db/recordings").glob("*.json.gz"))
+    """Those of one family, layout and type: the results of one are starts for another."""
+    return sorted(data_folder("db/recordings").glob("sgemm_simt_*_nn.json.gz"))
 
 
 def problem_of(path: Path) -> Problem:
@@ -106,16 +107,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    gpus = ", ".join(sorted({RecordedTarget(path).device.name for path in recordings()}))
     lines = [
-        f"trials until {100 * SHARE:.0f} % of the optimum of a recording (replayed, H100), median "
-        f"of {options.seeds} searches, worst in brackets; at most {MOST_TRIALS}",
+        f"trials until {100 * SHARE:.0f} % of the optimum of a recording (replayed, {gpus}), "
+        f"median of {options.seeds} searches, worst in brackets; at most {MOST_TRIALS}",
         f"{'size':16}{'configs':>8}  {'seeds of the YAML':>18}  {'cold':>10}  {'warm':>10}  from",
     ]
     with tempfile.TemporaryDirectory() as folder:
         for path in recordings():
             shipped = load_family(RecordedTarget(path).recording.family)
             place = stored_results(Path(folder), path, shipped)
-            for name, family in (("tried", shipped), ("none", replace(shipped, seeds=()))):
+            bare = replace(shipped, seeds=(), seed_origins=(), seed_sizes=())
+            for name, family in (("tried", shipped), ("none", bare)):
                 cold, warm, origin = row(path, family, options.seeds, place)
                 shown = [f"{statistics.median(one):g} ({max(one)})" for one in (cold, warm)]
                 num_configs = len(RecordedTarget(path).recording)

@@ -1,6 +1,6 @@
 """``autogemm.tune`` and ``autogemm.best``: the command line's work, with values for results."""
 
-import functools
+import threading
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -176,7 +176,14 @@ def tune_on(
     )
 
 
-# Once in a process: Python itself would show it again for each line that calls.
-@functools.cache
+_warned = threading.Event()
+
+
 def _warn_once(notice: str) -> None:
-    warnings.warn(notice, stacklevel=6)
+    """Once in a process, though each recording's notice has numbers of its own.
+
+    Python itself would show it again for each line that calls.
+    """
+    if not _warned.is_set():
+        warnings.warn(notice, stacklevel=6)
+        _warned.set()

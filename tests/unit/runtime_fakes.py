@@ -72,9 +72,10 @@ class FakeDriver:
     texts: list[str] = field(default_factory=list)
     memory: dict[int, Any] = field(default_factory=dict)
     refuses: bool = False
+    gpu: str = "h100"
 
     def device(self, index: int) -> Device:
-        return find_device("h100")
+        return find_device(self.gpu)
 
     def device_of(self, address: int) -> int:
         return 0

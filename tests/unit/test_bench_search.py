@@ -1,6 +1,7 @@
 """Search strategies compared on recorded spaces: what is counted, what is a median of what."""
 
 import csv
+import gzip
 import json
 import multiprocessing
 import random
@@ -289,10 +290,27 @@ def test_a_process_is_deaf_to_ctrl_c_and_keeps_to_one_core() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, env=child_environment())
 
 
-def test_stopping_early_leaves_no_process_and_waits_for_none() -> None:
-    large = recording_folder() / "sgemm_simt_h100_4096_nn.json.gz"
-    # The second of the two is at work for another ten seconds when the first is done.
-    begun = replays(Plan((large,), ("random", "surrogate"), seeds=1, evaluations=900), 2)
+def repeated(file: str, place: Path) -> Path:
+    """A recording that ships, every config four times: with other values of GROUP_M."""
+    shipped = recording_folder() / file
+    fields = json.loads(gzip.decompress(shipped.read_bytes()))
+    num_rows = len(fields["status"])
+    rows = {name: fields[name] * 4 for name in fields if _is_column(fields[name], num_rows)}
+    columns = {name: values * 4 for name, values in fields["parameters"].items()}
+    columns["GROUP_M"] = [value for value in (1, 2, 4, 8) for _ in range(num_rows)]
+    fields |= rows | {"parameters": columns}
+    place.write_bytes(gzip.compress(json.dumps(fields).encode()))
+    return place
+
+
+def _is_column(value: object, num_rows: int) -> bool:
+    return isinstance(value, list) and len(value) == num_rows
+
+
+def test_stopping_early_leaves_no_process_and_waits_for_none(tmp_path: Path) -> None:
+    large = repeated("sgemm_simt_h200_4096_nn.json.gz", tmp_path / "large.json.gz")
+    # The second of the two is at work for another nine seconds when the first is done.
+    begun = replays(Plan((large,), ("random", "tpe"), seeds=1, evaluations=1600), 2)
     assert isinstance(begun, Generator)
     assert next(begun).job.strategy == "random"
     before = time.monotonic()
@@ -338,7 +356,7 @@ def test_rows_for_scripts(path: Path) -> None:
 def test_shipped_recordings_are_the_default() -> None:
     result = bench_search("--strategies", "random", "--evaluations", 3, "-q")
     assert result.exit_code == 0, result.output
-    assert "sgemm_simt_h100_4096_nn" in result.stdout
+    assert "sgemm_simt_h200_4096_nn" in result.stdout
 
 
 def test_curves_in_a_file(path: Path, tmp_path: Path) -> None:

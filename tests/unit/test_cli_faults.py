@@ -296,7 +296,7 @@ def test_the_library_refuses_it_too() -> None:
 
 @pytest.mark.parametrize("value", [10**30, 2**63, "x", ""])
 def test_a_recording_with_a_wrong_number(value: object, tmp_path: Path) -> None:
-    shipped = data_folder("db/recordings") / "sgemm_simt_h100_1024_nn.json.gz"
+    shipped = data_folder("db/recordings") / "sgemm_simt_h200_1024_nn.json.gz"
     content = json.loads(gzip.decompress(shipped.read_bytes()))
     content["parameters"]["BM"][0] = value
     (tmp_path / "r.json").write_text(json.dumps(content))

@@ -99,7 +99,7 @@ LONGEST: dict[str, Any] = {
     **{"short_name": "a100-80gb", "name": "NVIDIA GeForce RTX 3060 Ti", "arch": "sm_100"},
     **{"num_sms": 180, "memory_gib": 180, "bandwidth_gb_s": 8184.0},
     "peak_f32_tflops": 91.61,
-    **{"file": "sgemm_simt_h100_4096x256x1024_nn.json.gz", "num_configs": 1234},
+    **{"file": "sgemm_simt_h200_4096x256x1024_nn.json.gz", "num_configs": 1234},
     **{"parameter": "STREAM_BLOCKS", "before": "separate", "after": "shared"},
     **{"#": 8, "time us": 12345.6, "TFLOP/s": 1234.5, "x cuBLAS": "1.234", "layout": "nt"},
     **{"problems": 123, "passed": 123, "failed": 0, "error_over_bound": 0.0123},

@@ -87,7 +87,7 @@ def test_a_line_for_each_and_one_table(tmp_path: Path) -> None:
         "tuning 2/3 77 nn f32",
         "tuning 3/3 4096x256x1024 nn f32",
     ]
-    assert "2 problems on NVIDIA H100 80GB HBM3 (recorded)" in result.stdout
+    assert "2 problems on NVIDIA H200 (recorded)" in result.stdout
     assert "geometric mean: " in result.stdout
     assert "77 nn f32: no recording holds" in result.stdout
     again = run(tmp_path, "--size", "1024", "--size", "4096x256x1024", "--json")

@@ -15,7 +15,9 @@ from fake_gpus import attach
 from fake_target import BEST, PROBLEM, FakeCompiler, FakeTarget, tiny_family
 
 import autogemm.tuning.opening
+from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
+from autogemm.formats import read_recording, write_recording
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
@@ -23,6 +25,7 @@ from autogemm.model.results.outcome import Finals, FinalsEntry, Status
 from autogemm.store import RunState, open_store
 from autogemm.support.errors import DeviceError
 from autogemm.targets import Chosen
+from autogemm.targets.recorded import recording_folder
 from autogemm.tuning import TuneRequest, tune
 
 OTHER = Problem(512, 512, 512)
@@ -234,8 +237,23 @@ def test_without_a_gpu_nothing_is_said_to_be_unchanged(
     assert "no GPU: no driver is loaded; --gpu recorded replays a recording" in result.stderr
 
 
+def of_two_gpus(folder: Path) -> Path:
+    """Two of the recordings that ship, the first of them as if another GPU had made it."""
+    folder.mkdir()
+    names = ("sgemm_simt_h200_1024_nn", "gemm_skinny_h200_8x4096x4096_nt_bf16")
+    gpus = ("h100", "h200")
+    for name, gpu in zip(names, gpus, strict=True):
+        recording = read_recording(recording_folder() / f"{name}.json.gz")
+        source = recording.source.model_copy(update={"device": find_device(gpu)})
+        made = recording.model_copy(update={"source": source})
+        write_recording(made, folder / f"{name}.json.gz")
+    return folder
+
+
 def test_on_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
+    place = of_two_gpus(tmp_path / "recordings")
+    monkeypatch.setattr("autogemm.targets.recorded.target.recording_folder", lambda: place)
     tune_it = ["tune", "--gpu", "recorded", "--size", "1024", "--trials", "3", "-q"]
     assert CliRunner().invoke(main, tune_it).exit_code == 0
     # Recordings are of several GPUs: each winner is replayed by that of its problem.

@@ -97,7 +97,7 @@ def test_a_foreign_result_does_not_hide_a_kernel(cache: Path, tmp_path: Path) ->
     assert tune(cache, "--trials", 5, "-q").exit_code == 0
     result = invoke("export", tmp_path / "best.cu", "--no-verify")
     assert result.exit_code == 0, result.output
-    assert "for 1024 nn f32 on NVIDIA H100" in result.stdout
+    assert "for 1024 nn f32 on NVIDIA H200" in result.stdout
 
 
 def test_fix_speaks_of_the_files_parameters(cache: Path) -> None:
@@ -214,7 +214,7 @@ def _once(rows: dict[str, dict[str, object]]) -> dict[str, dict[str, object]]:
 
 
 def test_an_own_recording_written_as_a_cache_keeps_its_features(tmp_path: Path) -> None:
-    shipped = data_folder("db/recordings") / "sgemm_simt_h100_4096x256x1024_nn.json.gz"
+    shipped = data_folder("db/recordings") / "sgemm_simt_h200_4096x256x1024_nn.json.gz"
     own = open_recorded_space(shipped)
     path = tmp_path / "own.json"
     write_kernel_tuner_cache(own.listed, path)
@@ -227,7 +227,7 @@ def test_an_own_recording_written_as_a_cache_keeps_its_features(tmp_path: Path) 
 
 
 def test_a_file_that_says_the_whole_size_decides_it(tmp_path: Path, cache: Path) -> None:
-    shipped = data_folder("db/recordings") / "sgemm_simt_h100_4096x256x1024_nn.json.gz"
+    shipped = data_folder("db/recordings") / "sgemm_simt_h200_4096x256x1024_nn.json.gz"
     path = tmp_path / "own.json"
     write_kernel_tuner_cache(open_recorded_space(shipped).listed, path)
     few = ("--gpu", f"recorded:{path}", "--sampler", "random", "--trials", 2, "--json", "-q")

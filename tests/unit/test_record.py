@@ -18,6 +18,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import record
 
 
+def test_the_command_that_is_kept_names_no_folder_of_the_machine() -> None:
+    words = ["/home/somebody/x/benchmarks/record.py", "--size", "512", "--out", "/tmp/a/b.json.gz"]
+    shown = "python benchmarks/record.py --size 512 --out b.json.gz"
+    assert record.shown_command([*words, "--state", "/tmp/s.db"]) == f"{shown} --state s.db"
+
+
 @pytest.fixture
 def target(monkeypatch: pytest.MonkeyPatch) -> FakeTarget:
     made = FakeTarget()

@@ -253,8 +253,8 @@ def test_of_a_changed_template_the_configs_with_other_texts_count(
     path, hashes = tmp_path / "x.json.gz", with_hashes(family)
     for others, said in (
         (0, None),
-        (3, "other kernels for 3 of its 32 configs: their times are"),
-        (len(hashes), "version of the template tiny: its times are"),
+        (3, "other kernels for 3 of its 32 configs: their times belong to"),
+        (len(hashes), "version of the template tiny: its times belong to"),
     ):
         timed = ["0" * SHORT_SHA256] * others + hashes[others:]
         changed = tiny_recording(family, template_sha256="1" * 64, kernel_sha256=timed)
@@ -316,7 +316,9 @@ def test_listing(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "device", "said"),
     [
-        (["--size", "4096"], "NVIDIA H100", ""),
+        (["--size", "4096"], "NVIDIA H200", "its best config was 1.060 x"),
+        (["--size", "1024"], "NVIDIA H200", "its best config was 1.072 x"),
+        (["--size", "4096x256x1024"], "NVIDIA H200", "its best config was 1.076 x"),
         (["--size", "4096", "--allow-emulation"], "NVIDIA H200", "its best config was 4.051 x"),
         (["--size", "4096", "--dtype", "bf16"], "NVIDIA H200", "its best config was 0.986 x"),
         (["--size", "1024", "--layout", "tt"], "NVIDIA H200", "its best config was 1.041 x"),
@@ -369,7 +371,10 @@ def test_finals_of_a_config_that_is_not_there_are_refused(folder: Path) -> None:
 
 def test_shipped_recordings_are_complete_and_small() -> None:
     for info in list_recordings():
-        assert read_recording(info.path).complete, info.path
+        recording = read_recording(info.path)
+        assert recording.complete, info.path
+        assert recording.finals is not None and recording.kernel_sha256 is not None, info.path
+        assert recording.source.command.startswith("python benchmarks/record.py "), info.path
         assert info.path.stat().st_size < 2 * 2**20, info.path
 
 

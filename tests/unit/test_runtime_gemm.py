@@ -298,6 +298,7 @@ def test_tuning_in_place_happens_once(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     asked: list[tuple[int, str, float]] = []
+    driver.gpu = "h200"  # that of the recording
 
     def tune_on(index: int, problem: Problem, budget_s: float, **more: bool) -> None:
         asked.append((index, problem.label, budget_s))

@@ -45,7 +45,7 @@ def test_tune_and_best_return_values(tuned: tuple[TuneResult, str, list[Event]])
     row = autogemm.best(1024, db=place)
     assert row.config == result.finals.winner.config
     assert (row.problem, row.provenance) == (Problem.of_size("1024"), Provenance.RECORDED)
-    assert autogemm.best(Problem.of_size("1024"), gpu="h100", db=place).kernel_id == row.kernel_id
+    assert autogemm.best(Problem.of_size("1024"), gpu="h200", db=place).kernel_id == row.kernel_id
     with pytest.raises(NotFoundError):
         autogemm.best(1024, layout="tt", db=place)
 
@@ -55,7 +55,7 @@ def test_recorded_times_in_place_of_a_gpu_are_a_warning(
 ) -> None:
     """Once: a loop over sizes does not say it for each."""
     attach(monkeypatch)
-    searching._warn_once.cache_clear()
+    searching._warned.clear()
     with pytest.warns(UserWarning, match="recorded, not measured here") as told:
         for size in (1024, "4096x256x1024"):
             autogemm.tune(size, trials=3, db=str(tmp_path / "mine.db"))
@@ -246,7 +246,7 @@ def test_results_show_themselves_in_a_line_and_a_table(
         assert text.startswith(f"<{type(one).__name__}: ")
         assert "\n" not in text
         assert len(text) < 600, text
-    assert "1024 nn f32 on NVIDIA H100 80GB HBM3, recorded, 6 trials" in repr(result)
+    assert "1024 nn f32 on NVIDIA H200, recorded, 6 trials" in repr(result)
     assert " x cuBLAS" in repr(result)
     page = result._repr_html_()
     assert page.count("<tr>") == 1 + len(result.finals.entries) + 1

@@ -31,7 +31,7 @@ from autogemm.tuning.loop.static_checks import (
 
 SIZES = ("1024", "4096", "4096x256x1024")
 # Pruned for their grid, and for spills: decision 0012 names these figures.
-NUM_PRUNED = {"1024": (30, 37), "4096": (0, 42), "4096x256x1024": (0, 0)}
+NUM_PRUNED = {"1024": (30, 20), "4096": (0, 12), "4096x256x1024": (0, 0)}
 
 
 WITHOUT_LAUNCH = {
@@ -44,7 +44,7 @@ WITHOUT_LAUNCH = {
 def recorded(size: str) -> tuple[Recording, list[Candidate]]:
     """A shipped recording, and its configs as candidates without code."""
     folder = data_folder("db/recordings")
-    recording = read_recording(folder / f"sgemm_simt_h100_{size}_nn.json.gz")
+    recording = read_recording(folder / f"sgemm_simt_h200_{size}_nn.json.gz")
     family = load_family("sgemm_simt")
     later = {p.name: p.default for p in family.parameters if p.default is not None}
     candidates = []

@@ -61,7 +61,7 @@ def bench_search(**values: Any) -> None:
     Examples:
       autogemm bench-search --strategies surrogate,random,tpe
       autogemm bench-search --strategies surrogate --batch 1 --batch 8
-      autogemm bench-search db/recordings/sgemm_simt_h100_1024_nn.json.gz
+      autogemm bench-search db/recordings/sgemm_simt_h200_1024_nn.json.gz
       autogemm bench-search --strategies surrogate,kernel_tuner:hybrid_vndx
       autogemm bench-search --seeds 5 --plot curves.svg
     """

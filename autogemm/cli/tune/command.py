@@ -354,7 +354,7 @@ def tune(  # noqa: PLR0913  # keywords
       autogemm tune --scheduler tcp://node1:8786 --preset transformer --budget 30s
       autogemm tune --gpu recorded --size 1024 --json
       autogemm tune --gpu recorded --size 1024 --csv > finals.csv
-      autogemm tune --gpu recorded:db/recordings/sgemm_simt_h100_4096_nn.json.gz
+      autogemm tune --gpu recorded:db/recordings/sgemm_simt_h200_4096_nn.json.gz
     """
     # A mistake in the problems is reported before imports that take a second.
     asked, weights = problems.weighted
