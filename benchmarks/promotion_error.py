@@ -8,6 +8,10 @@ whatever PROMOTE is; gemm_skinny, whose sums are in FP32, has few rows. cuBLASLt
 its first right proposal; that of the one farthest off stands beside it in the file.
 At one larger size each of them is timed, in interleaved rounds: of gemm_wgmma the fastest of a few
 tiles, of cuBLASLt the fastest of its proposals. Written: promotion_error_GPU.json and .txt.
+
+    python benchmarks/promotion_error.py --page benchmarks/results/promotion_error_h200.json PAGE
+
+writes the committed results as a table into a page, docs/kernels/gemm_wgmma.md.
 """
 
 import json
@@ -52,6 +56,9 @@ PROMOTED = (0, 128, 256, 512)
 PROPOSALS, ROUNDS, SEED = 8, 30, 1
 # cuBLASLt's two ways: sums that are promoted, and sums that stay in the tensor cores.
 WAYS = {"cuBLASLt": False, "cuBLASLt, fast accumulation": True}
+
+# The lines of a page between which the table stands.
+BEGIN, END = "<!-- promotion errors -->", "<!-- end of promotion errors -->"
 
 SAME: dict[str, Value] = {
     **{"SCHEDULE": "cooperative", "SPLIT_K": 1, "BOX_M": 64, "C_BUFFERS": 1, "GROUP_M": 8},
@@ -282,6 +289,34 @@ def table(results: Mapping[str, Any]) -> list[str]:
     return [*lines, "", f"wrong: {'; '.join(complaints) or 'none'}"]
 
 
+def page_table(results: Mapping[str, Any], text: str) -> list[str]:
+    """The rows of a page; each links to the text, where its numbers must stand (figures.py)."""
+    depths = [str(k) for k in results["depths"]]
+    heads = ("", *(f"K = {k}" for k in depths), f"us at {results['timed']}")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for row in results["rows"]:
+        timed = row["timed"]
+        time_us = "-" if timed is None else f"{timed['time_us']:.1f}"
+        label = f"[{row['kernel']}]({text})"
+        cells = (label, *(_error(row["errors"].get(k)) for k in depths), time_us)
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def write_page(file: Path, page: Path) -> None:
+    """Put the table of results between the marks of a page. Raises ClickException for one without
+    marks.
+    """
+    text = f"../../benchmarks/results/{file.with_suffix('.txt').name}"
+    rows = page_table(json.loads(file.read_text()), text)
+    before, begin, rest = page.read_text().partition(f"{BEGIN}\n")
+    _, end, after = rest.partition(f"{END}\n")
+    if not end:
+        raise click.ClickException(f"{page} has no lines {BEGIN} and {END}")
+    new = "\n".join(["", *rows, "", ""])
+    write_atomically(page, f"{before}{begin}{new}{end}{after}".encode())
+
+
 def _error(found: Mapping[str, Any] | None) -> str:
     return "-" if found is None or found["error"] is None else f"{found['error']:.2e}"
 
@@ -299,8 +334,16 @@ def whole_numbers(text: str) -> tuple[int, ...]:
 @click.option("--timed", default="x".join(map(str, TIMED)), show_default=True, help="MxNxK.")
 @click.option("--commit", default="unknown", help="Which commit this is, for the record.")
 @click.option("--out", default=".", type=click.Path(path_type=Path), help="Folder of results.")
-def main(depths: str, timed: str, commit: str, out: Path) -> None:
+@click.option(
+    "--page",
+    type=(click.Path(path_type=Path, exists=True), click.Path(path_type=Path, exists=True)),
+    help="Measure nothing; write the results of a file into a page.",
+)
+def main(depths: str, timed: str, commit: str, out: Path, page: tuple[Path, Path] | None) -> None:
     """Errors against K and promotion interval, and times."""
+    if page is not None:
+        write_page(*page)
+        return
     sizes = whole_numbers(timed)
     if len(sizes) != 3:
         raise click.BadParameter(f"MxNxK, got {timed!r}", param_hint="--timed")

@@ -18,6 +18,8 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
 ]
 
+PAGE = HERE.parents[1] / "docs" / "kernels" / "gemm_wgmma.md"
+BEGIN, END = "<!-- promotion errors -->", "<!-- end of promotion errors -->"
 # In a process of its own: no other test may see this CuPy.
 RUN = """
 from concurrent.futures import Future
@@ -98,8 +100,27 @@ def test_errors_and_times_are_of_all_kernels(tmp_path: Path) -> None:
     # What is wrong is told, and stands in the file.
     wrong = rows["gemm_wgmma PROMOTE=256"]
     assert "wrong on integer inputs" in wrong["errors"]["4096"]["complaint"]
-    assert "wrong: gemm_wgmma PROMOTE=256: 4096: " in shown
+    assert "gemm_wgmma PROMOTE=256: 4096: " in shown.partition("wrong: ")[2]
     assert found["command"].startswith("benchmarks/promotion_error.py --out OUT --commit abc")
+    check_page(found, shown, tmp_path)
+
+
+def check_page(found: dict[str, Any], shown: str, folder: Path) -> None:
+    page = folder / "page.md"
+    page.write_text(f"before\n{BEGIN}\nnot measured yet\n{END}\nafter\n")
+    (written,) = folder.glob("promotion_error_*.json")
+    ran(folder, "--page", str(written), str(page))
+    lines = page.read_text().splitlines()
+    assert (lines[0], lines[1], lines[-2], lines[-1]) == ("before", BEGIN, END, "after")
+    assert len(lines) == 4 + 4 + len(found["rows"])
+    # Each line has the numbers of the text that it links to.
+    for line, row in zip(lines[5:-3], found["rows"], strict=True):
+        label, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        assert row["kernel"] in label and "promotion_error_gpu.txt" in label
+        assert all(cell in shown for cell in cells)
+        assert len(cells) == 4
+    # The committed page has a place for it.
+    assert f"\n{BEGIN}\n" in PAGE.read_text() and f"\n{END}\n" in PAGE.read_text()
 
 
 @pytest.mark.parametrize("arguments", [("--timed", "64x64"), ("--depths", "128,x")], ids=str)
