@@ -118,7 +118,6 @@ def check_page(found: dict[str, Any], shown: str, folder: Path) -> None:
         label, *cells = (cell.strip() for cell in line.strip("|").split("|"))
         assert row["kernel"] in label and "promotion_error_gpu.txt" in label
         assert all(cell in shown for cell in cells)
-        assert len(cells) == 4
     # The committed page has a place for it.
     assert f"\n{BEGIN}\n" in PAGE.read_text() and f"\n{END}\n" in PAGE.read_text()
 
