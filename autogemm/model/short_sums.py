@@ -38,15 +38,28 @@ ALWAYS = 1
 class Promise:
     """How exact a kernel must be whose tensor cores add up ``fp32_every`` products.
 
-    ``variance`` is the expected square of a sum's error, of the sum of its squared products,
-    ``of_result`` that of the roundings of a result, of the result's square. Errors may be ``limit``
-    times as large.
+    The expected square of a sum's error is ``of_sums`` times the sum of its squared products, for
+    what tensor cores lose, and ``of_chain`` times for sums in FP32; that of the roundings of a
+    result ``of_result`` times the result's square. Errors of ``num_results`` may be ``limit`` times
+    as large; ``limit_of_many`` is that of any number.
     """
 
     fp32_every: int
-    variance: float
+    of_sums: float
+    of_chain: float
     of_result: float
-    limit: float
+    limit_of_many: float
+    num_results: int
+
+    @property
+    def variance(self) -> float:
+        """The expected square of a sum's error, of the sum of its squared products."""
+        return self.of_sums + self.of_chain
+
+    @property
+    def limit(self) -> float:
+        """Few errors average less well."""
+        return most(self.limit_of_many, self.num_results)
 
     def complaint(self, inputs: str, times: float) -> str:
         """What is wrong where errors are so many times the expected ones; empty if nothing is."""
@@ -77,13 +90,13 @@ def promise_of(
         return None
     if num_results * -(-k // fp32_every) < LEAST_SUMS:
         return None
-    variance, limit = chain_variance(k), MOST_OF_FP32
+    of_sums, limit = 0.0, MOST_OF_FP32
     if fp32_every > ALWAYS:
-        variance += variance_of_sums(element, fp32_every, normal=normal)
+        of_sums = variance_of_sums(element, fp32_every, normal=normal)
         limit = MOST_OF_PROMOTED
     # Alpha, beta and their sum are in FP32.
     of_result = (RMS_SHARE * dtype.c.unit_roundoff) ** 2 + 3 * RMS_ROUNDING**2
-    return Promise(fp32_every, variance, of_result, most(limit, num_results))
+    return Promise(fp32_every, of_sums, chain_variance(k), of_result, limit, num_results)
 
 
 @lru_cache(maxsize=32)
