@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from autogemm.model.accuracy.short_sums import Promise, promise_of
 from autogemm.model.bounded import Bounded
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import (
@@ -24,7 +25,6 @@ from autogemm.model.epilogue import sum_exponent
 from autogemm.model.formula import BLOCK
 from autogemm.model.kernel import Extra, LaunchPlan
 from autogemm.model.problem import Problem
-from autogemm.model.short_sums import Promise, promise_of
 from autogemm.reference.fused import Expected, expected_results, rounded_results
 
 Place = tuple[int, ...]

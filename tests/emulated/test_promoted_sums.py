@@ -3,6 +3,7 @@ model that errors are compared with.
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,11 +12,11 @@ from autogemm.codegen import render
 from autogemm.emulator import Emulator
 from autogemm.emulator.emulator import RunOptions
 from autogemm.emulator.findings import EmulatorReport, FindingKind
+from autogemm.model.accuracy.short_sums import promise_of, short_sums, variance_of_sums
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.short_sums import promise_of, short_sums, variance_of_sums
 from autogemm.reference import Data
 from autogemm.space import launch_plan, load_family
 
@@ -121,7 +122,7 @@ def test_errors_grow_with_the_depth(element: Element) -> None:
         for normal in (False, True)
     )
     for errors in (uniform, normal):
-        assert all(1.3 < after / before < 2 for before, after in zip(errors, errors[1:]))
+        assert all(1.3 < after / before < 2 for before, after in pairwise(errors))
     assert 0.00006 < uniform[0] < normal[0] < 0.00015
 
 

@@ -13,6 +13,8 @@ from autogemm.codegen.export.host import Host, float_literal
 from autogemm.codegen.export.names import Names
 from autogemm.codegen.fused import fused_of
 from autogemm.codegen.rendering import render
+from autogemm.model.accuracy.rounding import RMS_SHARE
+from autogemm.model.accuracy.short_sums import LEAST_SUMS, promise_of
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.fusion import Fusion, fusion_of
@@ -21,8 +23,6 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import CacheState, Environment, Provenance, Verification
 from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
-from autogemm.model.rounding import RMS_SHARE
-from autogemm.model.short_sums import LEAST_SUMS, promise_of
 from autogemm.model.signature import (
     COUNTS,
     OFFSETS,

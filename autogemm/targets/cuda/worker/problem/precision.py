@@ -25,11 +25,10 @@ K as a sum of 16, while TF32 has 3,000 times that, BF16x3 45, sums of 20 bits 4.
 7 and FP32 from products of tensor cores (f16x3, tf32x3, bf16x6) 1.4 at most.
 
 Sums of 8-bit floats that a kernel says to promote are held to the errors of such sums
-(`autogemm.model.short_sums`). Each error is counted as a share of its bound, which has what an
-epilogue makes of errors of sums: theirs is then the variance over the bound's square.
+(`autogemm.model.accuracy.short_sums`).
 """
 
-from autogemm.model.rounding import FAILURE_PROBABILITY, RMS_ROUNDING, chain_variance, most
+from autogemm.model.accuracy.rounding import FAILURE_PROBABILITY, RMS_ROUNDING, chain_variance, most
 
 __all__ = [
     "FAILURE_PROBABILITY",

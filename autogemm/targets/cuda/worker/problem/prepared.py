@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from autogemm.codegen import worker_text
+from autogemm.model.accuracy.short_sums import Promise, promise_of
 from autogemm.model.dtypes import DType
 from autogemm.model.elements import Stored, arrays_of_groups, neutral_array
 from autogemm.model.kernel import Candidate
@@ -25,7 +26,6 @@ from autogemm.model.results.outcome import (
     Status,
     Verification,
 )
-from autogemm.model.short_sums import Promise, promise_of
 from autogemm.space import output_rules
 from autogemm.support.errors import DeviceError
 from autogemm.support.phases import Phases

@@ -25,7 +25,7 @@ products, may all have one sign; the terms, with the sign of what they were cut 
 The sums of 8-bit floats have 13 bits of fraction in place of 23, and 32 products a step
 (`Element.accum_fraction_bits`; decision 0090 has the sources). The bound is that of a kernel that
 never adds them to sums in FP32; one that does is held to it by its errors as a whole
-(`autogemm.model.short_sums`), and ``--max-error`` asks for more.
+(`autogemm.model.accuracy.short_sums`), and ``--max-error`` asks for more.
 
 Where blocks have scales, tensor cores add 128 products, n = 4 steps. What they cut off may have one
 sign within a block, and has the random sign of the block's sum among blocks:
@@ -48,11 +48,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from autogemm.model.accuracy.short_sums import Promise
 from autogemm.model.dtypes import Element
 from autogemm.model.epilogue import Gate
 from autogemm.model.formula import BLOCK
 from autogemm.model.problem import Problem
-from autogemm.model.short_sums import Promise
 from autogemm.space import EPILOGUE_PREFIX, epilogue_rules
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu, Helpers, pointer

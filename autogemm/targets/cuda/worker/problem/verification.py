@@ -6,9 +6,10 @@ within a bound on the rounding error of float32 arithmetic, which lower precisio
 (`autogemm.targets.cuda.worker.problem.reference` has it, with its sources).
 
 A kernel that adds tensor cores' sums of 8-bit floats in FP32 every so often must be as exact as
-that (`autogemm.model.short_sums`). FP32 results must also have errors that, taken together, are
-possible for FP32 in some order, on the real inputs and on some with few products, where even BF16x3
-and sums of 20 bits are detected (`autogemm.targets.cuda.worker.problem.precision`).
+that (`autogemm.model.accuracy.short_sums`). FP32 results must also have errors that, taken
+together, are possible for FP32 in some order, on the real inputs and on some with few products,
+where even BF16x3 and sums of 20 bits are detected
+(`autogemm.targets.cuda.worker.problem.precision`).
 """
 
 import math
@@ -17,10 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from autogemm.model.accuracy.short_sums import Promise
 from autogemm.model.elements import arrays_of_groups
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Verification
-from autogemm.model.short_sums import Promise
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu, pointer
 from autogemm.targets.cuda.worker.problem.inputs import (
     ALIGNMENT_BYTES,

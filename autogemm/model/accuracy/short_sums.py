@@ -17,10 +17,10 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from autogemm.model.accuracy.rounding import RMS_ROUNDING, RMS_SHARE, chain_variance, most
 from autogemm.model.dtypes import Element
 from autogemm.model.elements import rounded
 from autogemm.model.problem import Problem
-from autogemm.model.rounding import RMS_ROUNDING, RMS_SHARE, chain_variance, most
 
 Doubles = npt.NDArray[np.float64]
 
