@@ -17,15 +17,15 @@ libraries=cublas_f32,cublas_tf32,cublas_bf16,cublas_f16
 libraries+=,torch_f32,torch_bf16,torch_f16,triton_f32,triton_bf16,triton_f16
 libraries+=,cutlass_f32,cutlass_bf16,cutlass_f16
 all=variants,winner,$libraries
-small=128,256,512,1024,2048,4096,4096x256x1024
+small="128,256,512 1024,2048 4096,4096x256x1024"
 mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export AUTOGEMM_DB=$work/autogemm.db
 
-tune=(autogemm tune --preset ladder --require-gpu --trials 10 --finalists 3 --rounds 10)
+tune=(autogemm tune --preset ladder --require-gpu --trials 6 --finalists 2 --rounds 8)
 tune+=(--no-certify --quiet)
-bench=(autogemm bench --rounds 12 --json)
+bench=(autogemm bench --rounds 10 --json)
 
 # Seconds since the script began, to standard error.
 lap() {
@@ -37,10 +37,19 @@ lap "winners tuned"
 autogemm gpus --measure >"$out/ceilings.txt"
 autogemm gpus --measure --json >"$out/ceilings.json"
 lap "ceilings measured"
-"${bench[@]}" --kernels "$all" --sizes "$small" >"$out/small.json"
-lap "sizes up to 4096"
-"${bench[@]}" --kernels "${LARGE:-$all}" --sizes 8192 >"$out/large.json"
-lap "8192"
+number=0
+# A process for a few sizes: one that breaks costs the sizes that break it alone.
+part() {
+    local kernels=$1 sizes=$2 to
+    printf -v to '%s/part_%02d.json' "$out" "$((number += 1))"
+    "${bench[@]}" --kernels "$kernels" --sizes "$sizes" >"$to" && lap "$sizes" && return
+    rm -f "$to"
+    [[ $sizes != *,* ]] || for one in ${sizes//,/ }; do part "$kernels" "$one"; done
+}
+for sizes in $small; do
+    part "$all" "$sizes"
+done
+part "${LARGE:-$all}" 8192
 
 python3 - "$out" <<'PYTHON'
 import json
@@ -48,13 +57,13 @@ import sys
 from pathlib import Path
 
 out = Path(sys.argv[1])
-rows = [row for part in ("small", "large") for row in json.loads((out / f"{part}.json").read_text())]
+parts = sorted(out.glob("part_*.json"))
+rows = [row for path in parts for row in json.loads(path.read_text())]
 (out / "ladder.json").write_text(json.dumps(rows, indent=1) + "\n")
 PYTHON
 {
-    printf 'commit %s; winners: %s\n' "$commit" "${tune[*]}"
-    autogemm bench --show "$out/small.json" --wide
-    autogemm bench --show "$out/large.json" --wide
+    printf 'commit %s; winners: %s%s\n' "$commit" "${tune[*]}" "${LARGE:+; LARGE=$LARGE}"
+    autogemm bench --show "$out/ladder.json" --wide
     printf '\nautogemm gpus --measure\n'
     cat "$out/ceilings.txt"
 } >"$out/ladder.txt"

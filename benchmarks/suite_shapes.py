@@ -90,7 +90,9 @@ ALL_SCALED = tuple(
     f"{m}x{layer}" for layer in SCALED_LAYERS for m in (64, 128, 512, 1024, 2048, 4096, 8192)
 )
 SCALED_DECODE = tuple(
-    f"{m}x{layer}" for m in (4, 16, 8) for layer in ("7168x2048", "2112x7168", "24576x1536")
+    f"{m}x{layer}"
+    for layer in ("7168x16384", "24576x1536", "7168x2048", "2112x7168")
+    for m in (1, 8, 16)
 )
 # Up to so many rows a table shows the share of a memory copy.
 MOST_FEW_ROWS = 64

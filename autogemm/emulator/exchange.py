@@ -21,7 +21,7 @@ from autogemm.model.elements import Stored
 from autogemm.model.kernel import LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
 from autogemm.model.signature import COUNTS, OFFSETS, extents, factors
-from autogemm.support.child_process import MEMORY_CHECK_S, resident_bytes
+from autogemm.support.child_process import MEMORY_CHECK_S, resident_bytes, watched_end
 from autogemm.support.errors import UsageError
 
 MAGIC = 0x41474D41
@@ -407,11 +407,10 @@ def _wait_for(program: Program, file: int, deadline_s: int, file_bytes: int) -> 
             env={},
         )
         try:
-            while time.monotonic() < end:
-                try:
-                    process.wait(MEMORY_CHECK_S)
-                    return None
-                except subprocess.TimeoutExpired:
+            with watched_end(process) as has_ended:
+                while time.monotonic() < end:
+                    if has_ended(MEMORY_CHECK_S):
+                        return None
                     if resident_bytes(process.pid) > MAX_MEMORY_BYTES + file_bytes:
                         return State.TOO_LARGE
             return State.TIMED_OUT

@@ -320,7 +320,9 @@ def _confining_program(toolchain: Toolchain, folder: Path) -> Path:
     if not path.is_file():
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             made = Path(scratch) / "made"
-            _call([toolchain.gxx, "-std=c++20", "-O2", str(source), "-o", str(made)], source)
+            # Started before each run: with the whole of C++'s library to load it would take longer.
+            how = ("-std=c++20", "-O2", "-static-libstdc++", "-static-libgcc")
+            _call([toolchain.gxx, *how, str(source), "-o", str(made)], source)
             made.replace(path)
     return path
 

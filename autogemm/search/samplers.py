@@ -12,7 +12,6 @@ from optuna.trial import FrozenTrial
 
 from autogemm.search.enumerated import EnumeratedSpace
 from autogemm.search.history import History
-from autogemm.search.surrogate import Surrogate
 from autogemm.support.errors import UsageError
 
 # Configs that the surrogate asks for, seeds included, before its model has a say.
@@ -135,6 +134,10 @@ class SurrogateSampler(EnumeratedSampler):
 
     def __init__(self, space: EnumeratedSpace, seed: int) -> None:
         super().__init__(space, seed)
+        # It needs SciPy, which takes a quarter of the time that the tuner takes to import. Nothing
+        # else needs it: not the other samplers, and not what only reads results.
+        from autogemm.search.surrogate import Surrogate
+
         self._surrogate = Surrogate(space, seed)
 
     @property

@@ -223,8 +223,8 @@ class Family:
     template_sha256: str
     seed_origins: tuple[str, ...] = ()
     """The GPU and the problems that each seed was good for, as far as is known."""
-    seed_sizes: tuple[tuple[tuple[int, int, int], ...], ...] = ()
-    """The (m, n, k) that each seed was good at, as far as is known."""
+    seed_sizes: tuple[tuple[tuple[int, int, int, int], ...], ...] = ()
+    """The (m, n, k, products) that each seed was good at, as far as is known."""
     searched: Searched = Searched.ALWAYS
     expected: Mapping[str, Expression] = field(default_factory=dict)
     """The expressions of the expected time: `EXPECTED_TIME` and, before it, those that it reads.

@@ -10,6 +10,7 @@ from operator import itemgetter
 import numpy as np
 import numpy.typing as npt
 
+from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
@@ -229,10 +230,13 @@ class Space:
         order = np.argsort(of_others, kind="stable")
         return [others[i] for i in order if of_others[i] <= worst]
 
-    def _doublings(self, sizes: Sequence[tuple[int, int, int]]) -> float:
+    def _doublings(self, sizes: Sequence[tuple[int, int, int, int]]) -> float:
         """The distance of the problem from the nearest of these sizes; infinite without any."""
         mine = self.problem
-        others = (Problem(*size, layout=mine.layout, dtype=mine.dtype) for size in sizes)
+        others = (
+            Problem(m, n, k, layout=mine.layout, dtype=mine.dtype, batch=Batch(products))
+            for m, n, k, products in sizes
+        )
         return min(
             (distance(mine, self.device, one, self.device) for one in others), default=math.inf
         )

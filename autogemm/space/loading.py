@@ -10,6 +10,7 @@ from typing import TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.problem import Problem
 from autogemm.space.checking import family_of
@@ -186,7 +187,7 @@ class _Seed:
     place: str
     values: Mapping[str, Value]
     origin: str
-    sizes: tuple[tuple[int, int, int], ...] = ()
+    sizes: tuple[tuple[int, int, int, int], ...] = ()
 
 
 def _seeds(
@@ -212,11 +213,14 @@ def _seeds(
             yield _Seed(f"{path}: seeds.{i}.configs.{j}", values, origin, sizes)
 
 
-def _size(place: str, text: str) -> tuple[int, int, int]:
+def _size(place: str, text: str) -> tuple[int, int, int, int]:
+    """The sizes and the number of products of ``4096x256x1024`` or ``128 batch=512``."""
+    size, marked, count = text.strip().partition(" batch=")
     try:
-        return Problem.parse_size(text)
-    except UsageError as error:
-        raise FamilyError(f"{place}: {error}; words go into note") from None
+        return (*Problem.parse_size(size), Batch(int(count)).count if marked else 1)
+    except (UsageError, ValueError) as error:
+        what = error if isinstance(error, UsageError) else f"batch={count!r} is no number"
+        raise FamilyError(f"{place}: {what}; words go into note") from None
 
 
 def _config(family: Family, seed: _Seed) -> Config:

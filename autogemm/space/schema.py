@@ -187,7 +187,8 @@ class FamilyForm(_Form):
 class SeedGroupForm(_Form):
     """``{gpu: H100, problems: "4096, 64x4096x4096", note: ..., configs: [{BM: 128, ...}, ...]}``.
 
-    ``problems`` has the sizes at which the configs were good: near them they are tried first.
+    ``problems`` has the sizes at which the configs were good, with the number of products of a
+    batch (``128 batch=512``): near them they are tried first.
     ``gpu`` and ``note`` are for people.
     """
 

@@ -5,6 +5,7 @@ The parent's end is `ChildProcess`. The child's main function begins with `becom
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -200,6 +201,37 @@ def _end(
         process.wait(EXIT_WAIT_S)
     connection.close()
     stderr.close()
+
+
+@contextlib.contextmanager
+def watched_end(process: "subprocess.Popen[bytes]") -> Iterator[Callable[[float], bool]]:
+    """Yield a function that waits for the end of a process, at most so many seconds, and returns
+    whether it has ended.
+
+    `Popen.wait` with a timeout looks again and again, with pauses of up to 50 ms: longer than a
+    small kernel runs.
+    """
+
+    def polled(seconds: float) -> bool:
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        # Another system than Linux, or one that has no descriptors left.
+        yield polled
+        return
+    try:
+        # Readable once the process has ended. Not `select`: it takes small descriptors only.
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        yield lambda seconds: bool(poll.poll(1000 * seconds))
+    finally:
+        os.close(descriptor)
 
 
 def own_memory_bytes(pid: int) -> int:

@@ -79,11 +79,12 @@ def stacked(problem: Problem, number: int) -> Problem:
 
 # Rows of the groups of a case, as multiples of the block tile's rows plus a rest, as far as there
 # are rows; None: all that are left. Groups are empty at the beginning, between others and at the
-# end, their rows end within a tile and with it, one takes all, and some rows are in no group.
+# end, their rows end within a tile and with it, one of more groups than a warp has lanes takes all,
+# and some rows are in no group.
 GROUPINGS: tuple[tuple[tuple[int, int] | None, ...], ...] = (
     ((0, 0), (0, 3), (0, 0), (1, 1), (0, 1), None),
     ((1, 0), (0, 0), (1, -1), (0, 0)),
-    ((0, 0), (0, 0), None, (0, 0)),
+    (*((0, 0),) * 33, None, (0, 0)),
     ((0, 1), (0, 1), (1, -1), None),
 )
 

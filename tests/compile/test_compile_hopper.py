@@ -15,6 +15,7 @@ from hopper import PROBLEMS, tiny_wgmma
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.compile import Compiler
+from autogemm.model.batch import Batch
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
@@ -55,10 +56,13 @@ def test_it_compiles_for_sm_90a(tmp_path: Path, problem: Problem) -> None:
 
 
 def problem_for(config: Config, first: int) -> Problem:
-    """A large one, of types and layout that the config is legal for: others for each seed."""
-    for turn in range(len(TYPES)):
+    """A large one, of types and layout that the config is legal for: others for each seed; of those
+    for a batch alone a batch.
+    """
+    for turn in range(2 * len(TYPES)):
         dtype, layout = TYPES[(5 * first + turn) % len(TYPES)]
-        problem = Problem(4096, 4096, 4096, layout, dtype)
+        batch = Batch(1 if turn < len(TYPES) else 64)
+        problem = Problem(4096, 4096, 4096, layout, dtype, batch=batch)
         if not broken_constraints(WGMMA, config, problem, find_device("h100")):
             return problem
     # One that keeps only the sums of a row tile twice, which takes scales of blocks.

@@ -40,13 +40,18 @@ BATCH_BASES: dict[str, Base] = {
         (gaps(WIDE), stacked(replace(WIDE, beta=0.5), 1)),
         "gemm_wgmma",
     ),
+    "batch of one loading warp": Base(
+        TILE | {"STORE_C": "tma", "PACK": "none", "BLOCKS": 0, "LOAD_WARPS": 1},
+        (gaps(WIDE), stacked(replace(WIDE, beta=0.5), 1)),
+        "gemm_wgmma",
+    ),
     "batch packed": Base(
         TILE | BOTH | {"STAGES": 3},
         (gaps(Problem(67, 141, 74, Layout.NN, DType.BF16, lda=75, ldc=143)),),
         "gemm_wgmma",
     ),
 }
-ONE, SPLIT, STREAM, TMA, PACKED = BATCH_BASES
+ONE, SPLIT, STREAM, TMA, ONE_LOADS, PACKED = BATCH_BASES
 
 BATCH_MUTATIONS: tuple[Mutation, ...] = (
     # The product's number ignored, of each matrix.
@@ -78,6 +83,14 @@ BATCH_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(TMA, "the last product left out", "rows * columns * products", "rows * columns * 2"),
     Mutation(
         TMA, "old values of the first product", "(long long)place.product * batch_rows_c", "0"
+    ),
+    Mutation(ONE_LOADS, "a warp loads that there is not", "warp % 4 == 0 &&", "warp % 4 == 1 &&"),
+    Mutation(ONE_LOADS, "C of the first product", "{&map_c, place.product}", "{&map_c, 0}"),
+    Mutation(
+        ONE_LOADS,
+        "a stage is empty for four warps more",
+        "pipeline.empty + stage, 4 * CONSUMERS",
+        "pipeline.empty + stage, 4 * CONSUMERS + 1",
     ),
     # Packed operands.
     Mutation(PACKED, "B packed over A", "batch * packed_size(M, K)", "packed_size(M, K)"),

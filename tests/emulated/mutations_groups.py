@@ -77,7 +77,12 @@ GROUP_MUTATIONS: tuple[Mutation, ...] = (
     # Groups without rows.
     Mutation(ONE, "an empty group", "while (index >=", "if (index >="),
     Mutation(THREADS, "an empty group", "while (index - first_tile", "if (index - first_tile"),
-    Mutation(TMA, "an empty group", "while (index - first_tile", "if (index - first_tile"),
+    Mutation(
+        TMA,
+        "the first lane with as many tiles before it",
+        "tiles_before <= index",
+        "tiles_before < index",
+    ),
     # B of another group.
     Mutation(ONE, "B of the first group", "B += (long long)group *", "B += 0 *"),
     Mutation(BY_MMA, "B as far apart as A", "group * K * ldb", "group * K * lda"),
@@ -87,15 +92,31 @@ GROUP_MUTATIONS: tuple[Mutation, ...] = (
     # Offsets.
     Mutation(ONE, "an offset too early", "M = offsets[group + 1]", "M = offsets[group]"),
     Mutation(TMA, "an offset too early", "end_m = offsets[group + 1]", "end_m = offsets[group]"),
+    Mutation(TMA, "rows from the group before", "end_m = offsets[first]", "end_m = offsets[group]"),
     Mutation(ONE, "an offset past the last", "group == groups", "group > groups"),
-    Mutation(TMA, "the last group left out", "group + 1 >= groups", "group + 2 >= groups"),
+    Mutation(TMA, "the last group left out", "first >= groups", "first + 1 >= groups"),
+    Mutation(THREADS, "groups of a lane left out", "one < end; ++one", "one < end; one += 2"),
+    Mutation(
+        THREADS,
+        "a lane without its last group",
+        "first + groups_of_lane(), groups",
+        "first + 1, groups",
+    ),
+    Mutation(CLUSTERS, "rows of tiles before a lane", "(through - own) * columns", "through - own"),
+    Mutation(
+        TMA,
+        "a lane's groups go on with the last tile",
+        "rows = 0;\n            group = first",
+        "group = first",
+    ),
+    Mutation(TMA, "one lane alone looks for a group", "continue;\n", "break;\n"),
     Mutation(BY_MMA, "the last group left out", "group == groups", "group == groups - 1"),
     Mutation(
         TMA, "rows from the group's own end", "first_m = end_m;", "first_m = offsets[group + 1];"
     ),
     # Tiles of a group.
     Mutation(TMA, "tiles from the first group on", "index - first_tile;", "index;"),
-    Mutation(TMA, "a group's last tile left out", "end_m - first_m + BM - 1", "end_m - first_m"),
+    Mutation(TMA, "a group's last tile left out", "(rows + BM - 1) / BM", "rows / BM"),
     Mutation(
         BY_MMA, "rows of tiles of all rows", "(M - group_m0 + BM - 1) / BM;", "(M + BM - 1) / BM;"
     ),

@@ -29,6 +29,8 @@ pytestmark = [
 ]
 
 PROBLEM = Problem(40, 31, 17, ldc=36, alpha=1.5, beta=0.5)
+# A few hundred additions: far below the time from which events are enough, whatever the machine.
+SHORT = Problem(8, 9, 5, alpha=1.5, beta=0.5)
 # The simulated GPU runs g++ for what it is given, which takes its time on a busy machine.
 OPTIONS = MeasureOptions(deadline_s=200.0)
 
@@ -304,13 +306,14 @@ def waiting(seconds: float) -> str:
     return f"wait_s({seconds});"
 
 
-def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(prepared: CudaTarget) -> None:
-    short = prepared.measure(candidate(PROBLEM), None).measurement
+def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(target: CudaTarget) -> None:
+    target.prepare(SHORT, OPTIONS)
+    short = target.measure(candidate(SHORT), None).measurement
     assert short is not None
     assert short.method == "graph"
     assert short.launches_per_sample > 1
     assert MIN_SAMPLES <= len(short.samples_us) <= OPTIONS.max_samples
-    long = prepared.measure(candidate(PROBLEM, BEFORE=waiting(3e-3)), None).measurement
+    long = target.measure(candidate(SHORT, BEFORE=waiting(3e-3)), None).measurement
     assert long is not None
     assert (long.method, long.launches_per_sample) == ("events", 1)
     assert 3000 < long.time_us < 6000
@@ -341,18 +344,19 @@ def test_with_a_cold_cache_each_launch_is_timed_alone(target: CudaTarget) -> Non
     assert measurement.l2 is CacheState.COLD
 
 
-def test_finals_verify_time_and_leave_out_who_is_wrong(prepared: CudaTarget) -> None:
-    right, slow = candidate(PROBLEM), candidate(PROBLEM, BEFORE=waiting(5e-4))
-    wrong = candidate(PROBLEM, DEPTH="K - 1")
-    late = candidate(PROBLEM, BEFORE="if (calls > 9) alpha *= 2;")
-    finals = prepared.finals([slow, wrong, right, late], rounds=6, seed=1)
+def test_finals_verify_time_and_leave_out_who_is_wrong(target: CudaTarget) -> None:
+    target.prepare(SHORT, OPTIONS)
+    right, slow = candidate(SHORT), candidate(SHORT, BEFORE=waiting(5e-4))
+    wrong = candidate(SHORT, DEPTH="K - 1")
+    late = candidate(SHORT, BEFORE="if (calls > 9) alpha *= 2;")
+    finals = target.finals([slow, wrong, right, late], rounds=6, seed=1)
     assert [entry.config for entry in finals.entries] == [right.config, slow.config]
     assert (finals.rounds, finals.method) == (6, "graph")
     for entry in (*finals.entries, finals.baseline):
         assert len(entry.samples_us) == 6
         assert entry.verification is not None
     with pytest.raises(DeviceError, match="no finalist"):
-        prepared.finals([wrong], rounds=2, seed=1)
+        target.finals([wrong], rounds=2, seed=1)
 
 
 # Wrong once in ten launches. Which of the ten is chosen so that neither of a candidate's first two

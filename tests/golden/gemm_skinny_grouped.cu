@@ -208,37 +208,43 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     extern __shared__ __align__(16) float shared[];
 
     // Which tile of C.
-    // The group of this block's row of tiles: each lane counts the rows of tiles up to the last
-    // one of a group. There are as many blocks as there may be tiles, so that some have none.
+    // The group of this block's row of tiles. Groups are dealt out to the lanes of a warp, none to
+    // the last; a lane counts the rows of tiles of its groups. There are as many blocks as there
+    // may be tiles, so that some have none.
     int index = (int)blockIdx.y;
-    int group = 0;
-    int m0 = 0;
     const int own = (int)threadIdx.x % 32;
-    for (int first_group = 0; true; first_group += 32) {
-        if (first_group >= groups) {
-            return;
-        }
-        const int looked_at = min(first_group + own, groups - 1);
-        const int first_row = offsets[looked_at];
-        const int end_row = offsets[looked_at + 1];
-        const int tiles = first_group + own < groups ? (end_row - first_row + BM - 1) / BM : 0;
-        int through = tiles;
-        #pragma unroll
-        for (int step = 1; step < 32; step *= 2) {
-            const int before = __shfl_up_sync(0xffffffffu, through, step);
-            through += own >= step ? before : 0;
-        }
-        // Lanes from the group's on have its tile.
-        const int found = 32 - __popc(__ballot_sync(0xffffffffu, index < through));
-        if (found < 32) {
-            group = first_group + found;
-            index -= __shfl_sync(0xffffffffu, through - tiles, found);
-            m0 = __shfl_sync(0xffffffffu, first_row, found) + index * BM;
-            M = __shfl_sync(0xffffffffu, end_row, found);
-            break;
-        }
-        index -= __shfl_sync(0xffffffffu, through, 31);
+    const int groups_of_lane = groups / 31 + 1;
+    int group = own * groups_of_lane;
+    const int end_group = min(group + groups_of_lane, groups);
+    int tiles = 0;
+    int m0 = offsets[min(group, groups)];
+    for (; group < end_group; ++group) {
+        M = offsets[group + 1];
+        tiles += (M - m0 + BM - 1) / BM;
+        m0 = M;
     }
+    int through = tiles;
+    #pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const int others = __shfl_up_sync(0xffffffffu, through, step);
+        through += own >= step ? others : 0;
+    }
+    // The last lane with no more tiles before its groups has the tile's; lane 31 has no groups.
+    const int lane_of_group = __popc(__ballot_sync(0xffffffffu, through - tiles <= index)) - 1;
+    group = lane_of_group * groups_of_lane;
+    if (group >= groups) {
+        return;
+    }
+    index -= __shfl_sync(0xffffffffu, through - tiles, lane_of_group);
+    m0 = offsets[group];
+    M = offsets[group + 1];
+    while (index >= (M - m0 + BM - 1) / BM) {
+        index -= (M - m0 + BM - 1) / BM;
+        group += 1;
+        m0 = M;
+        M = offsets[group + 1];
+    }
+    m0 += index * BM;
     B += (long long)group * N * ldb;
     const int n0 = (int)blockIdx.x * BN;
 

@@ -243,38 +243,38 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ __align__(16) float shared[];
 
     // Which tile of C, and which range of K.
-    // The group of this block's row of tiles: each lane counts the rows of tiles up to the last
-    // one of a group. There are as many blocks as there may be tiles, so that some have none.
+    // The group of this block's row of tiles. Groups are dealt out to the lanes of a warp, none to
+    // the last; a lane counts the rows of tiles of its groups. There are as many blocks as there
+    // may be tiles, so that some have none.
     int index = (int)blockIdx.y;
-    int group = 0;
-    int m0 = 0;
     const int own = (int)threadIdx.x % 32;
+    const int groups_of_lane = groups / 31 + 1;
+    int group = own * groups_of_lane;
+    const int end_group = min(group + groups_of_lane, groups);
+    int tiles = 0;
     const int capacity = M / groups;
-    for (int first_group = 0; true; first_group += 32) {
-        if (first_group >= groups) {
-            return;
-        }
-        const int looked_at = min(first_group + own, groups - 1);
-        const int first_row = looked_at * capacity;
-        const int end_row = first_row + counts[looked_at];
-        const int tiles = first_group + own < groups ? (end_row - first_row + BM - 1) / BM : 0;
-        int through = tiles;
-        #pragma unroll
-        for (int step = 1; step < 32; step *= 2) {
-            const int before = __shfl_up_sync(0xffffffffu, through, step);
-            through += own >= step ? before : 0;
-        }
-        // Lanes from the group's on have its tile.
-        const int found = 32 - __popc(__ballot_sync(0xffffffffu, index < through));
-        if (found < 32) {
-            group = first_group + found;
-            index -= __shfl_sync(0xffffffffu, through - tiles, found);
-            m0 = __shfl_sync(0xffffffffu, first_row, found) + index * BM;
-            M = __shfl_sync(0xffffffffu, end_row, found);
-            break;
-        }
-        index -= __shfl_sync(0xffffffffu, through, 31);
+    for (; group < end_group; ++group) {
+        tiles += (counts[group] + BM - 1) / BM;
     }
+    int through = tiles;
+    #pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const int others = __shfl_up_sync(0xffffffffu, through, step);
+        through += own >= step ? others : 0;
+    }
+    // The last lane with no more tiles before its groups has the tile's; lane 31 has no groups.
+    const int lane_of_group = __popc(__ballot_sync(0xffffffffu, through - tiles <= index)) - 1;
+    group = lane_of_group * groups_of_lane;
+    if (group >= groups) {
+        return;
+    }
+    index -= __shfl_sync(0xffffffffu, through - tiles, lane_of_group);
+    while (index >= (counts[group] + BM - 1) / BM) {
+        index -= (counts[group] + BM - 1) / BM;
+        group += 1;
+    }
+    const int m0 = group * capacity + index * BM;
+    M = group * capacity + counts[group];
     B += (long long)group * K * ldb;
     const int n0 = (int)blockIdx.x * BN;
     const int num_tiles = (int)(gridDim.x * gridDim.y);

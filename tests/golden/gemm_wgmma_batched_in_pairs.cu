@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=128 BN=256 WM=64 WN=256 STAGES=4 SCHEDULE=cooperative CLUSTER_M=2
 // CLUSTER_N=1 SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=1 BLOCKS=132 EPILOGUE=after K_ORDER=forward
-// SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=tma
+// SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=tma EVICT=inputs_first
 
 // A batch of such products in one launch. The next one's matrices begin batch_rows_a rows of A,
 // batch_rows_b of B and batch_rows_c of C, as stored, behind those of the one before; 0: all share
@@ -229,11 +229,16 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
 // Starts a copy of the map's box, its first element in that column and row; what lies outside the
 // matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
 // box, ends when they have come.
+// L2 gives up what it brings for the copy before all else.
 __device__ __forceinline__ void copy_tile(void* shared, const MatrixMap& map, int column, int row,
                                           unsigned long long* mbarrier) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        "[%0], [%1, { %2, %3, %4 }], [%5];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+        "{\n"
+        ".reg .b64 policy;\n"
+        "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, { %2, %3, %4 }], [%5], policy;\n"
+        "}" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
         "l"(map.map), "r"(column), "r"(row), "r"(map.matrix),
         "r"((unsigned)__cvta_generic_to_shared(mbarrier))
         : "memory");
@@ -245,9 +250,12 @@ __device__ __forceinline__ void copy_tile_to_ranks(void* shared, const MatrixMap
                                                    int row, unsigned long long* mbarrier,
                                                    unsigned ranks) {
     asm volatile(
+        "{\n"
+        ".reg .b64 policy;\n"
+        "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;\n"
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%0], [%1, { %2, %3, %4 }], [%5], %6;" ::"r"(
-            (unsigned)__cvta_generic_to_shared(shared)),
+        ".multicast::cluster.L2::cache_hint [%0], [%1, { %2, %3, %4 }], [%5], %6, policy;\n"
+        "}" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
         "l"(map.map), "r"(column), "r"(row), "r"(map.matrix),
         "r"((unsigned)__cvta_generic_to_shared(mbarrier)), "h"((unsigned short)ranks)
         : "memory");

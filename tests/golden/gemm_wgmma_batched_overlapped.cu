@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=128 BN=256 WM=64 WN=256 STAGES=4 SCHEDULE=cooperative CLUSTER_M=1
 // CLUSTER_N=1 SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=16 BLOCKS=132 EPILOGUE=overlapped
-// K_ORDER=forward SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=tma
+// K_ORDER=forward SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=tma EVICT=usual
 
 // A batch of such products in one launch. The next one's matrices begin batch_rows_a rows of A,
 // batch_rows_b of B and batch_rows_c of C, as stored, behind those of the one before; 0: all share

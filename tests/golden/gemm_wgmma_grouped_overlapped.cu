@@ -369,19 +369,63 @@ struct Tiles {
     // The group of the last tile found: its number, its rows, its rows of tiles, its first tile.
     int group, first_m, end_m;
     unsigned rows, first_tile;
+    // Groups are dealt out to the lanes of a warp, as many to each, none to the last; this lane's
+    // have so many tiles before them.
+    unsigned tiles_before;
+
+    __device__ __forceinline__ int groups_of_lane() const {
+        return groups / 31 + 1;
+    }
+
+    __device__ __forceinline__ unsigned rows_of_tiles(int rows) const {
+        return (rows + BM - 1) / BM;
+    }
+
+    // Counts the tiles before each lane's groups; executed by whole warps, as is `reach`.
+    __device__ __forceinline__ void count_tiles() {
+        const int lane = threadIdx.x % 32;
+        const int first = lane * groups_of_lane();
+        const int end = min(first + groups_of_lane(), groups);
+        unsigned own = 0;
+        int begin_m = offsets[min(first, groups)];
+        for (int one = first; one < end; ++one) {
+            const int behind_m = offsets[one + 1];
+            own += rows_of_tiles(behind_m - begin_m);
+            begin_m = behind_m;
+        }
+        unsigned through = own;
+        #pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+            const unsigned others = __shfl_up_sync(0xffffffffu, through, step);
+            through += lane >= step ? others : 0;
+        }
+        tiles_before = (through - own) * columns;
+    }
 
     // Goes on to the group of that tile, which comes after those found before. False if there is no
-    // such tile: only here are offsets read, a group at a time.
+    // such tile.
     __device__ __forceinline__ bool reach(unsigned index) {
-        while (index - first_tile >= rows * columns) {
-            if (group + 1 >= groups) {
+        if (index - first_tile < rows * columns) {
+            return true;
+        }
+        // The last lane with no more tiles before its groups has the tile's; lane 31 has no groups.
+        const int lane = __popc(__ballot_sync(0xffffffffu, tiles_before <= index)) - 1;
+        const int first = lane * groups_of_lane();
+        if (first > group) {
+            if (first >= groups) {
                 return false;
             }
+            first_tile = __shfl_sync(0xffffffffu, tiles_before, lane);
+            rows = 0;
+            group = first - 1;
+            end_m = offsets[first];
+        }
+        while (index - first_tile >= rows * columns) {
             first_tile += rows * columns;
             group += 1;
             first_m = end_m;
             end_m = offsets[group + 1];
-            rows = (end_m - first_m + BM - 1) / BM;
+            rows = rows_of_tiles(end_m - first_m);
         }
         return true;
     }
@@ -677,16 +721,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         mbarrier_fence_init();
     }
-    __syncthreads();
-
     Tiles tiles;
     tiles.offsets = offsets;
     tiles.groups = groups;
     tiles.columns = (N + BN - 1) / BN;
     tiles.group = -1;
-    tiles.end_m = offsets[0];
     tiles.rows = 0;
     tiles.first_tile = 0;
+    tiles.count_tiles();
+    __syncthreads();
     const int first_tile = (int)blockIdx.x;
     const int stride = (int)gridDim.x;
     const int num_k_tiles = (K + BK - 1) / BK;
@@ -695,9 +738,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (warpgroup == CONSUMERS) {
         // Load: one thread keeps the stages full, across the ends of tiles.
         give_up_registers();
-        if (warp % 4 == 0 && is_elected()) {
+        if (warp % 4 == 0) {
             for (int tile = first_tile; tiles.reach(tile); tile += stride) {
                 const Place place = tiles.place(tile);
+                // All threads of the warp look for the tile's group; one loads.
+                if (!is_elected()) {
+                    continue;
+                }
                 for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
                     const int k0 = k_tile * BK;
                     unsigned long long* const full = pipeline.full + pipeline.stage;

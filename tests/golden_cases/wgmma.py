@@ -416,9 +416,18 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "batched_one_tile_a_block",
+        batched(Problem(128, 128, 128, Layout.NN, DType.BF16)),
+        {"BM": 64, "BN": 128, "WM": 64, "WN": 128, "STAGES": 2, "BOX_M": 16, "GROUP_M": 1}
+        | {"BLOCKS": 0, "EPILOGUE": "after", "CLUSTER_M": 1, "LOAD_WARPS": 1}
+        | {"EVICT": "inputs_first"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "batched_in_pairs",
         batched(Problem(1024, 1024, 1024, Layout.NT, DType.BF16)),
-        IN_PAIRS | {"GROUP_M": 1},
+        IN_PAIRS | {"GROUP_M": 1, "EVICT": "inputs_first"},
         family="gemm_wgmma",
         least_arch=90,
     ),

@@ -162,9 +162,9 @@ def test_a_kernel_with_scales_of_blocks_is_right(
     "edit",
     [
         ("partial[j] * scale.of(i, j)", "partial[j]"),
-        ("scales.load(k_tile + 1)", "scales.load(k_tile)"),
+        ("place.n0, k_tile);", "place.n0, max(0, k_tile - 1));"),
         ("a[i][j / 2 % 2]", "a[i][1 - j / 2 % 2]"),
-        ("n0 + j * SCALE_COLUMNS, out", "n0 + 128, out"),
+        ("n0 + lane * SCALE_COLUMNS;", "n0 + 128 + lane * SCALE_COLUMNS;"),
         ("accum[i][j] += p", "if (k_tile + 1 < num_k_tiles) accum[i][j] += p"),
     ],
     ids=["forgotten", "block before", "other row", "other columns", "last block"],

@@ -3,6 +3,7 @@
 import pytest
 
 from autogemm.catalogue.gpus import find_device
+from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
@@ -73,3 +74,60 @@ def test_tiles_that_fill_the_waves_are_expected_to_be_faster() -> None:
         return float(2 ** columns[:, names.index("expected_time")].min())
 
     assert least_expected(128, 256) > 1.08 * least_expected(200, 256)
+
+
+def searched(side: int, products: int, *names: str) -> set[tuple[Value, ...]]:
+    """The values that a search tries for so many products of squares."""
+    problem = Problem(side, side, side, dtype=DType.BF16, batch=Batch(products))
+    space = build_space(load_family("gemm_wgmma"), problem, find_device("h200"))
+    configs = (space.config(i).as_dict() for i in range(len(space)))
+    return {tuple(config[name] for name in names) for config in configs}
+
+
+def test_stages_hold_k_tiles_of_a_blocks_next_products() -> None:
+    """A product of 64 has one k tile; of 4096 a block has 31 or 32, of 256 two or one."""
+    names = ("BM", "BN", "BLOCKS", "STAGES")
+    many, few = searched(64, 4096, *names), searched(64, 256, *names)
+    assert {(64, 64, 132, stages) for stages in (2, 3, 4, 5, 6, 7, 8, 10, 12)} <= many
+    assert {stages for *_, blocks, stages in many if blocks == 0} == {2}
+    assert {stages for *_, stages in few} == {2}
+
+
+def test_tiles_fit_the_rows_of_small_products() -> None:
+    odd = {height for (height,) in searched(200, 300, "BM")} - {64, 128, 192, 256}
+    assert odd == {72, 80, 104, 112, 200, 208}
+    assert {height for (height,) in searched(96, 1000, "BM")} >= {96, 128}
+
+
+def test_blocks_of_one_tile_share_an_sm() -> None:
+    """One warp loads for one warpgroup: there are registers for at least another such block."""
+    found = searched(128, 512, "BLOCKS", "LOAD_WARPS", "SCHEDULE", "BM", "BN", "WM", "WN")
+    assert {one[:2] for one in found} == {(0, 1), (132, 4)}
+    for blocks, _, schedule, *tile in found:
+        assert blocks == 132 or (schedule == "cooperative" and tile[:2] == tile[2:])
+    # As many tiles as SMs at most: nothing to share.
+    assert (64, 128, 0, 1) not in searched(128, 64, "BM", "BN", "BLOCKS", "LOAD_WARPS")
+
+
+def test_a_single_warp_loads_for_a_tile_of_a_batch_alone() -> None:
+    family, device = load_family("gemm_wgmma"), find_device("h100")
+    alone = BASE | {"BM": 64, "WM": 64, "LOAD_WARPS": 1}
+    batch = Problem(64, 64, 64, dtype=DType.BF16, batch=Batch(512))
+    assert broken_constraints(family, Config.of("gemm_wgmma", alone), batch, device) == []
+    for values, problem in (
+        ({}, PROBLEM),
+        ({"BLOCKS": 132}, batch),
+        ({"SCHEDULE": "pingpong"}, batch),
+    ):
+        config = Config.of("gemm_wgmma", alone | values)
+        broken = broken_constraints(family, config, problem, device)
+        assert any("a single warp loads" in one for one in broken), broken
+
+
+def test_tiles_of_a_small_product_are_walked_in_one_order() -> None:
+    """Neither more rows together than it has, nor clusters of which a block has no tile."""
+    names = ("BM", "BN", "GROUP_M", "CLUSTER_M", "CLUSTER_N")
+    for height, width, together, below, beside in searched(128, 512, *names):
+        assert together == 1 or height == 64
+        assert below == 1 or height == 64
+        assert beside == 1 or width == 64

@@ -233,6 +233,7 @@ LADDER_STAND_IN = """\
 #!/bin/sh
 echo "$*" >>"{log}"
 case "$*" in
+bench*{breaks}) exit 4 ;;
 bench*--sizes*) echo '[{{"size": "'"$8"'"}}]' ;;
 tune*) exit 3 ;;
 *) echo "shown" ;;
@@ -240,11 +241,20 @@ esac
 """
 
 
-def test_the_whole_ladder_is_one_list_of_rows(tmp_path: Path) -> None:
-    """Small sizes first; winners that are missing are no reason to stop."""
+@pytest.mark.parametrize(
+    ("breaks", "sizes"),
+    [
+        ("nothing", ["128,256,512", "1024,2048", "4096,4096x256x1024", "8192"]),
+        ("2048", ["128,256,512", "1024", "4096,4096x256x1024", "8192"]),
+    ],
+)
+def test_the_whole_ladder_is_one_list_of_rows(
+    tmp_path: Path, breaks: str, sizes: list[str]
+) -> None:
+    """Small sizes first; winners that are missing are no reason to stop, nor a size that breaks."""
     log, programs, out = tmp_path / "log", tmp_path / "bin", tmp_path / "out"
     programs.mkdir()
-    (programs / "autogemm").write_text(LADDER_STAND_IN.format(log=log))
+    (programs / "autogemm").write_text(LADDER_STAND_IN.format(log=log, breaks=breaks))
     (programs / "autogemm").chmod(0o755)
     (programs / "python3").symlink_to(sys.executable)
     done = subprocess.run(
@@ -256,7 +266,7 @@ def test_the_whole_ladder_is_one_list_of_rows(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads((out / "ladder.json").read_text())
-    assert [row["size"] for row in rows] == ["128,256,512,1024,2048,4096,4096x256x1024", "8192"]
+    assert [row["size"] for row in rows] == sizes
     calls = log.read_text().splitlines()
     assert calls[0].startswith("tune --preset ladder --require-gpu")
     (large,) = (call for call in calls if call.endswith("--sizes 8192"))

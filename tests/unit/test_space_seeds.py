@@ -1,11 +1,13 @@
 """Seeds in a file of their own, beside the family's YAML."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from space_families import SEEDS, SMALL, write_family
 from store_samples import H100
 
+from autogemm.model.batch import Batch
 from autogemm.model.problem import Problem
 from autogemm.space import Family, build_space, list_families, load_family, seeds_path
 from autogemm.support.errors import FamilyError
@@ -58,6 +60,26 @@ def test_those_of_near_sizes_are_first(tmp_path: Path, size: str, heights: list[
     assert [space.config(index)["BM"] for index in space.seeds] == heights
 
 
+BATCHED = """
+family: mine
+seeds:
+  - problems: 64
+    configs: [{BM: 64, WM: 64, STAGES: 1, ORDER: rows}]
+  - problems: 4096
+    configs: [{BM: 32, WM: 32, STAGES: 1, ORDER: rows}]
+  - problems: 512 batch=4, 64 batch=500
+    configs: [{BM: 16, WM: 16, STAGES: 1, ORDER: rows}]
+"""
+
+
+@pytest.mark.parametrize(("batch", "first"), [("", 64), ("512", 16)])
+def test_those_of_batches_are_first_for_batches(tmp_path: Path, batch: str, first: int) -> None:
+    problem = replace(Problem.of_size("64"), batch=Batch.parse(batch or "1"))
+    family = write_seeds(tmp_path / "mine", BATCHED, WITHOUT.replace("grid: ", "grid: batch * "))
+    space = build_space(family, problem, H100)
+    assert space.config(space.seeds[0])["BM"] == first
+
+
 EXPECTING = WITHOUT.replace(
     "launch:",
     "expected: {expected_time: slower * TIME, TIME: (128 - BM) * 10 + 320, slower: 2}\nlaunch:",
@@ -96,6 +118,8 @@ def test_other_seeds_are_another_search_space(tmp_path: Path) -> None:
         ("BM: 64", "BM: 1.5", "seeds.2.configs.1.BM: write an integer or a string"),
         ("family: mine", "family: other", "family: these are seeds of mine, got 'other'"),
         ("512, 1024", "512 and more", "seeds.1.problems: a size is one positive integer"),
+        ("512, 1024", "512 batch=0", "seeds.1.problems: a batch has 1 to 2147483647 products"),
+        ("512, 1024", "512 batch=many", "seeds.1.problems: batch='many' is no number; words go"),
         ("gpu: H100", "gpus: H100", "seeds.1.gpus: there is no such field; did you mean 'gpu'"),
         ("seeds:", "seed:", "seed: there is no such field; did you mean 'seeds'"),
         (SEEDS, "[]", "this file is a mapping with the fields family seeds"),

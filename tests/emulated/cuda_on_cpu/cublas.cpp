@@ -1,4 +1,5 @@
 // The calls of cuBLAS that autogemm makes, column-major as there, as plain loops.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -67,15 +68,19 @@ int gemm(int trans_a, int trans_b, long m, long n, long k, T alpha, const T* A, 
          int ldb, T beta, T* C, int ldc, double (*time_us)(long)) {
     auto work = [=] {
         wait_s(1e-6 * time_us(k));
+        std::vector<T> sums(m);
         for (long j = 0; j < n; ++j) {
-            for (long i = 0; i < m; ++i) {
-                T sum = 0;
-                for (long p = 0; p < k; ++p) {
-                    sum += (trans_a ? A[p + i * lda] : A[i + p * lda]) *
-                           (trans_b ? B[j + p * ldb] : B[p + j * ldb]);
+            // All sums of a column side by side, each in the order of k: g++ makes vectors of them.
+            std::fill(sums.begin(), sums.end(), T(0));
+            for (long p = 0; p < k; ++p) {
+                const T b = trans_b ? B[j + p * ldb] : B[p + j * ldb];
+                for (long i = 0; i < m; ++i) {
+                    sums[i] += (trans_a ? A[p + i * lda] : A[i + p * lda]) * b;
                 }
+            }
+            for (long i = 0; i < m; ++i) {
                 T& c = C[i + j * ldc];
-                c = alpha * sum + (beta != 0 ? beta * c : 0);
+                c = alpha * sums[i] + (beta != 0 ? beta * c : 0);
             }
         }
     };
@@ -163,19 +168,35 @@ struct Tensor {
     }
 };
 
+// The numbers of a matrix, each made wide once: the columns of `rows` numbers, one after the other.
+static std::vector<float> widened(Tensor from, bool transposed, long rows, long columns, long ld) {
+    std::vector<float> wide(rows * columns);
+    for (long j = 0; j < columns; ++j) {
+        for (long i = 0; i < rows; ++i) {
+            wide[i + j * rows] = from.get(transposed ? j + i * ld : i + j * ld);
+        }
+    }
+    return wide;
+}
+
 static int tensor_gemm(int trans_a, int trans_b, long m, long n, long k, float alpha, Tensor a,
                        long lda, Tensor b, long ldb, float beta, Tensor c, long ldc,
                        double (*time_us)(long)) {
     auto work = [=] {
         wait_s(1e-6 * time_us(k));
+        const std::vector<float> wide_a = widened(a, trans_a, m, k, lda);
+        const std::vector<float> wide_b = widened(b, trans_b, k, n, ldb);
+        std::vector<float> sums(m);
         for (long j = 0; j < n; ++j) {
-            for (long i = 0; i < m; ++i) {
-                float sum = 0;
-                for (long p = 0; p < k; ++p) {
-                    sum += a.get(trans_a ? p + i * lda : i + p * lda) *
-                           b.get(trans_b ? j + p * ldb : p + j * ldb);
+            std::fill(sums.begin(), sums.end(), 0.0f);
+            for (long p = 0; p < k; ++p) {
+                for (long i = 0; i < m; ++i) {
+                    sums[i] += wide_a[i + p * m] * wide_b[p + j * k];
                 }
-                c.set(i + j * ldc, alpha * sum + (beta != 0 ? beta * c.get(i + j * ldc) : 0));
+            }
+            for (long i = 0; i < m; ++i) {
+                const float old = beta != 0 ? beta * c.get(i + j * ldc) : 0;
+                c.set(i + j * ldc, alpha * sums[i] + old);
             }
         }
     };

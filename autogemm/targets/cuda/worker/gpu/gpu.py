@@ -1,6 +1,7 @@
 """The worker's hold on its GPU: memory, stream, events, graphs and the helper kernels."""
 
 import contextlib
+import gc
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
@@ -16,6 +17,8 @@ from autogemm.targets.cuda.worker.gpu.telemetry import TelemetryReader
 HELPER_THREADS = 256
 MAX_HELPER_BLOCKS = 4096
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+# What the driver says of a stream whose capture something else has ended.
+INVALIDATED = "captureinvalidated"
 
 
 class Gpu:
@@ -115,7 +118,22 @@ class Gpu:
         return 1e3 * float(self.cupy.cuda.get_elapsed_time(begin, end))
 
     def capture(self, work: Callable[[], None]) -> Any:
-        """Return a CUDA graph of what ``work`` queues."""
+        """Return a CUDA graph of what ``work`` queues.
+
+        A capture that something else ends is begun once more: modules of libraries that are
+        unloaded meanwhile do so.
+        """
+        try:
+            return self._captured(work)
+        except Exception as error:
+            if INVALIDATED not in str(error).replace("_", "").lower():
+                raise
+        return self._captured(work)
+
+    def _captured(self, work: Callable[[], None]) -> Any:
+        collects = gc.isenabled()
+        # What is collected may be a module.
+        gc.disable()
         self.stream.begin_capture()
         self.is_capturing = True
         try:
@@ -127,6 +145,8 @@ class Gpu:
             raise
         finally:
             self.is_capturing = False
+            if collects:
+                gc.enable()
         return self.stream.end_capture()
 
 
