@@ -53,6 +53,7 @@ SEVERITY = (
     FindingKind.NEVER_WRITTEN,
     FindingKind.WRITTEN_TWICE,
     FindingKind.WRONG_VALUE,
+    FindingKind.INEXACT,
     FindingKind.OTHER_VALUE,
 )
 
@@ -128,6 +129,8 @@ SECOND_PASS = ", in a second run on the workspace that the first left"
 def wrong_value(comparison: Comparison, second_pass: bool, name: str = "C") -> Finding:
     """C, or a second output of that name, differs from the reference, or padding was written."""
     when = SECOND_PASS if second_pass else ""
+    if comparison.complaint:
+        return Finding(FindingKind.INEXACT, 0, "", name, f"is {comparison.complaint}{when}", 1)
     if comparison.first_wrong is None:
         detail = f"written, although it is the padding between rows{when}"
         where, changed = f"{name}'s padding", comparison.padding_changed

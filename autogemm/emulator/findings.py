@@ -36,6 +36,7 @@ class FindingKind(StrEnum):
     WRITTEN_TWICE = "element of the second output written twice"
     # Found outside the emulator process.
     WRONG_VALUE = "wrong value"
+    INEXACT = "inexact sums"
     OTHER_VALUE = "another value at the second call"
     CRASHED = "crashed"
     TIMED_OUT = "timed out"

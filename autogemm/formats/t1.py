@@ -131,6 +131,7 @@ def read_t1(path: Path) -> T1Space:
         worth_trying=(),
         launch=(),
         workspace_bytes=parse_expression("0"),
+        fp32_every=parse_expression("0"),
         seeds=reading.seeds(name),
         yaml_path=path,
         template_path=None,

@@ -100,7 +100,7 @@ class Element(ElementRow, Enum):
         array_name="float16", dlpack=(2, 16), t1_type="half",
     )  # fmt: skip
     # 13 bits, 32 products: DeepSeek-V3 (arXiv:2412.19437, section 3.5.2), SageAttention2
-    # (arXiv:2411.10958, section 3.2); not measured by this project yet (decision 0090).
+    # (arXiv:2411.10958, section 3.2); errors on an H200 agree (decision 0090).
     E4M3 = ElementRow(
         label="e4m3", size_bytes=1, exponent_bits=4, fraction_bits=3, canary_bits=0xFF,
         has_infinity=False, accum_fraction_bits=13, products_per_step=32,

@@ -89,6 +89,9 @@ class LaunchPlan:
     """The launches that make one GEMM, in order, and what their arguments are made of: the device
     workspace that they share, tensor maps, a family's own arguments, and whether they take a batch
     or groups, masked or not.
+
+    ``fp32_every`` says after how many products of 8-bit floats sums of tensor cores are added in
+    FP32 (`Family.fp32_every`): results must be as exact as that.
     """
 
     launches: tuple[Launch, ...]
@@ -98,6 +101,7 @@ class LaunchPlan:
     batched: bool = False
     grouped: bool = False
     masked: bool = False
+    fp32_every: int = 0
 
     @property
     def arrays(self) -> tuple[Extra, ...]:

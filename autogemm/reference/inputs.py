@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from autogemm.model.accuracy.short_sums import Promise, promise_of
 from autogemm.model.bounded import Bounded
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import (
@@ -77,6 +78,9 @@ class Inputs:
     largest error that rounding can explain. ``extras`` are the arrays beside the matrices, in the
     order of the plan: a family's own, inputs of the epilogue, and its second output, which is NaN
     and of which ``output`` says how it must be.
+
+    Where the plan says how exact sums of 8-bit floats are, ``promised`` are the squares of errors
+    expected of C's elements.
     """
 
     a: Stored
@@ -86,17 +90,24 @@ class Inputs:
     expected: Doubles
     bound: Doubles
     output: Expected | None = None
+    promise: Promise | None = None
+    promised: Doubles | None = None
 
     @property
     def of_output(self) -> "Inputs":
         """The same with the second output, the last array, in place of C."""
         assert self.output is not None
-        return replace(self, c=self.extras[-1], expected=self.output.value, bound=self.output.bound)
+        value, bound = self.output.value, self.output.bound
+        own = replace(self, c=self.extras[-1], expected=value, bound=bound)
+        return replace(own, promise=None, promised=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Differences of C from its reference. ``first_wrong`` is (product, row, column), or None."""
+    """Differences of C from its reference. ``first_wrong`` is (product, row, column), or None.
+
+    ``complaint`` says what is wrong with all errors together, where no element is wrong.
+    """
 
     max_error_ratio: float
     wrong_elements: int
@@ -104,11 +115,12 @@ class Comparison:
     got: float = 0.0
     expected: float = 0.0
     padding_changed: int = 0
+    complaint: str = ""
 
     @property
     def is_wrong(self) -> bool:
-        """An element is off by more than rounding, or the padding was written."""
-        return bool(self.wrong_elements or self.padding_changed)
+        """An element is off by more than rounding, or all together, or the padding was written."""
+        return bool(self.wrong_elements or self.padding_changed or self.complaint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +172,13 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
             a = np.ldexp(a, -sum_exponent(problem.k))
         of_c, output = _fused(problem, Given(a, b, c), plan, extras, data)
         expected, bound = of_c.value, of_c.bound
+    promise = promised = None
+    if data is Data.REALS:
+        count = expected[:, used_rows(problem)].size
+        promise = promise_of(problem, count, plan.fp32_every, normal=True)
+    if promise is not None:
+        promised = _promised(problem, Given(a, b, c), plan, extras, promise, expected)
+        promised = promised[:, used_rows(problem)]
     before = c if problem.reads_c else np.full_like(c, np.nan)
     near = with_near_rows(problem)
     rows_a, rows_b, rows_c = problem.batch_rows
@@ -178,6 +197,8 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
         expected[:, used],
         bound[:, used],
         output,
+        promise,
+        promised,
     )
 
 
@@ -225,6 +246,33 @@ def _fused(
     error = np.zeros_like(sums) if exact else _rounding_of_sums(problem, sums, magnitude)
     acc = Bounded(sums, error)
     return expected_results(problem, plan, extras, given.c, acc, is_exact=exact)
+
+
+def _promised(  # noqa: PLR0913, PLR0917  # a problem, its inputs, and what is known of results
+    problem: Problem,
+    given: Given,
+    plan: LaunchPlan,
+    extras: Sequence[Floats],
+    promise: Promise,
+    expected: Doubles,
+) -> Doubles:
+    """The expected squares of errors: of sums as the epilogue leaves them, and of C's rounding."""
+    scaled = _scaled(problem, given, plan, extras)
+    own = problem.plain_product
+    op_a = _op(scaled.a, own.layout.trans_a).astype(np.float64)
+    op_b = _op(scaled.b, own.layout.trans_b).astype(np.float64)
+    error = np.sqrt(promise.variance * _dot(own, op_a**2, op_b**2))
+    if problem.epilogue.is_plain:
+        error *= abs(problem.alpha)
+    else:
+        sums = Bounded(_dot(own, op_a, op_b), error)
+        # In FP32 results are not rounded any more.
+        with_fp32 = next(one for one in DType if (one.ab, one.c) == (problem.dtype.ab, Element.F32))
+        unrounded = replace(problem, dtype=with_fp32)
+        of_c, _ = expected_results(unrounded, plan, extras, given.c, sums, is_exact=False)
+        error = of_c.bound
+    squares: Doubles = error**2 + promise.of_result * expected**2
+    return squares
 
 
 def _scaled(problem: Problem, given: Given, plan: LaunchPlan, extras: Sequence[Floats]) -> Given:
@@ -303,12 +351,21 @@ def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
         rows[:, used_rows(problem), : problem.n] = 0
     changed = int(np.count_nonzero(before != after))
     if not wrong.any():
-        return Comparison(worst, 0, None, padding_changed=changed)
+        complaint = _complaint(inputs, error)
+        return Comparison(worst, 0, None, padding_changed=changed, complaint=complaint)
     first = _first(wrong)
     num_wrong = int(np.count_nonzero(wrong))
     return Comparison(
         worst, num_wrong, first, float(got[first]), float(inputs.expected[first]), changed
     )
+
+
+def _complaint(inputs: Inputs, error: Doubles) -> str:
+    """What is wrong with all errors together, each of which is small enough."""
+    if inputs.promise is None or inputs.promised is None:
+        return ""
+    times = math.sqrt(float((error**2).sum()) / float(inputs.promised.sum()))
+    return inputs.promise.complaint("real", times)
 
 
 def _first(found: npt.NDArray[np.bool_]) -> Place:

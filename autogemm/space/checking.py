@@ -89,6 +89,7 @@ def family_of(
         expected=check.expected(),
         launch=tuple(check.launch(i, rule, derive) for i, rule in enumerate(form.launch)),
         workspace_bytes=check.inlined("workspace_bytes", form.workspace_bytes, derive),
+        fp32_every=check.inlined("fp32_every", form.fp32_every, derive),
         seeds=(),
         yaml_path=yaml_path,
         template_path=template_path,

@@ -218,7 +218,8 @@ def launch_plan(
     workspace_bytes = number(family.workspace_bytes, 0)
     stacks = {"batched": not problem.batch.is_one, "grouped": not problem.groups.is_none}
     stacks["masked"] = problem.groups.masked
-    return LaunchPlan(launches, workspace_bytes, tensor_maps, extras, **stacks)
+    every = number(family.fp32_every, 0)
+    return LaunchPlan(launches, workspace_bytes, tensor_maps, extras, fp32_every=every, **stacks)
 
 
 def matrix_of(rule: TensorMapRule, problem: Problem) -> str:

@@ -209,6 +209,10 @@ class Family:
     """Rules that only keep the search from wasting trials: a config that breaks one is right."""
     launch: tuple[LaunchRule, ...]
     workspace_bytes: Expression
+    fp32_every: Expression
+    """Products of 8-bit floats after which tensor cores' sums are added to others in FP32: 0 for
+    never, 1 where all sums are in FP32.
+    """
     seeds: tuple[Config, ...]
     """Configs that are tried first: those that were good at sizes near the problem's, then those
     of which no size is known, in this order.

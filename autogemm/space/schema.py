@@ -178,6 +178,7 @@ class FamilyForm(_Form):
     expected: Annotated[dict[Identifier, ExpressionText], Field(max_length=100)] = {}
     launch: Annotated[list[LaunchForm], Field(min_length=1, max_length=16)]
     workspace_bytes: ExpressionText = "0"
+    fp32_every: ExpressionText = "0"
     tensor_maps: Annotated[list[TensorMapForm], Field(max_length=8)] = []
     arguments: Annotated[list[ArgumentForm], Field(max_length=8)] = []
     seeds: Annotated[list[dict[str, ParameterValue]], Field(max_length=MAX_SEEDS)] = []

@@ -230,3 +230,24 @@ def test_the_accumulation_width_is_the_published_one(
     print(f"relative error, never promoted: {found[0]:.3g}, every 128: {found[1]:.3g}")
     assert 0.0018 < found[0] < 0.0042
     assert found[1] < 0.0005
+
+
+INTERVAL = "constexpr int K_TILES = PROMOTE / BK;"
+
+
+@pytest.mark.parametrize("dtype", [DType.E4M3_F32, DType.E5M2_F32, DType.E4M3_F16, DType.E4M3])
+def test_promotion_more_seldom_than_said_is_seen(
+    target: CudaTarget, compiler: Compiler, dtype: DType
+) -> None:
+    problem = Problem(512, 512, 16384, Layout.NT, dtype)
+    target.prepare(problem, MeasureOptions(deadline_s=20.0, compares=False))
+    for promote in (128, 256, 512):
+        outcome = measured(target, compiler, problem, promote)
+        assert (outcome.status, outcome.reason) == (Status.OK, "")
+    never = (INTERVAL, "constexpr int K_TILES = 1 << 20;")
+    seldom = (INTERVAL, "constexpr int K_TILES = 1024 / BK;")
+    for edit in (never, seldom) if dtype is not DType.E4M3 else (never,):
+        outcome = measured(target, compiler, problem, 128, edit)
+        assert outcome.status is Status.WRONG_RESULT
+        assert "added in FP32 every 128 of K" in outcome.reason
+        print(outcome.reason)

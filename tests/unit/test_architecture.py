@@ -23,6 +23,7 @@ ROOMS = (
     "support",
     "model.hardware",
     "model",
+    "model.accuracy",
     "model.results",
     "catalogue",
     "space.expressions",
@@ -64,7 +65,9 @@ LEVELS = {room: level for level, line in enumerate(ROOMS) for room in line.split
 # Rooms that only hold others.
 HALLS = {"bench", "insight"}
 # Rooms of values and helpers: each of their modules is a face of its own.
-OPEN_ROOMS = {"support", "model", "model.hardware", "model.results", "catalogue"}
+OPEN_ROOMS = {
+    *("support", "model", "model.accuracy", "model.hardware", "model.results", "catalogue")
+}
 MAX_MODULES = 17
 
 # Foreign library -> the rooms that may import it. Jinja has two uses: CUDA, of

@@ -13,6 +13,9 @@ from autogemm.codegen.export.host import Host, float_literal
 from autogemm.codegen.export.names import Names
 from autogemm.codegen.fused import fused_of
 from autogemm.codegen.rendering import render
+from autogemm.model.accuracy.rounding import RMS_SHARE
+from autogemm.model.accuracy.short_sums import LEAST_SUMS, promise_of
+from autogemm.model.config import Config
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.fusion import Fusion, fusion_of
 from autogemm.model.kernel import KernelSource
@@ -31,7 +34,7 @@ from autogemm.model.signature import (
     gemm_signature,
 )
 from autogemm.model.splitting import splitting_of
-from autogemm.space import Family, arguments_of
+from autogemm.space import Family, arguments_of, launch_plan
 from autogemm.support.errors import ExportError
 from autogemm.support.templating import WIDTH, environment
 from autogemm.support.version import __version__
@@ -72,6 +75,7 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
         **kernel_marks(source),
         **_types(problem),
         **_types_of_output(problem),
+        "promise": _promise(family, source.config, problem),
         "test_call": host.exported.in_call(_in_test(family, problem), "p."),
         "fusion": _fusion(problem),
         "problem": [
@@ -119,6 +123,8 @@ def program_context(problem: Problem, function: str) -> dict[str, object]:
         "fusion": _fusion(problem),
         "returns_ratio": True,
         "extras": [],
+        # Its kernels are chosen by size.
+        "promise": None,
         "test_call": exported.in_call(_MATRICES_IN_TEST, "p."),
         "call_without_addresses": "",
     }
@@ -441,6 +447,21 @@ def _types(problem: Problem) -> dict[str, object]:
         ),
         "cublas_type_c": c.cuda_data_type,
         "cublas_type_added": dtype.of_arrays.cuda_data_type,
+    }
+
+
+def _promise(family: Family, config: Config, problem: Problem) -> dict[str, object] | None:
+    """How exact sums of 8-bit floats are as a whole, of so many results that it can be told."""
+    fp32_every = launch_plan(family, config, problem).fp32_every
+    promise = promise_of(problem, LEAST_SUMS, fp32_every)
+    if promise is None:
+        return None
+    return {
+        "fp32_every": fp32_every,
+        "variance": f"{promise.of_sums:.4g}",
+        "rms_share": f"{RMS_SHARE}",
+        "least_sums": LEAST_SUMS,
+        "limit": f"{promise.limit_of_many}",
     }
 
 

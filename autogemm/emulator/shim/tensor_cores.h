@@ -108,7 +108,7 @@ inline float cut_off(double value) {
 }
 
 // Bits of the fraction to which terms of a sum of 8-bit floats are aligned: Element.accum_fraction_bits.
-// Published, not measured by this project yet: DeepSeek-V3 (arXiv:2412.19437, section 3.5.2) found that
+// Published, and errors on an H200 agree: DeepSeek-V3 (arXiv:2412.19437, section 3.5.2) found that
 // Hopper aligns products to the largest exponent, keeps 14 bits of each and truncates the rest;
 // SageAttention2 (arXiv:2411.10958) that the accumulator has 13 bits of fraction.
 constexpr int kFp8AccumFractionBits = 13;

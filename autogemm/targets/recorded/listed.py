@@ -185,6 +185,7 @@ def family_of(listed: ListedRecording, description: Description | None, path: Pa
         worth_trying=(),
         launch=(),
         workspace_bytes=parse_expression("0"),
+        fp32_every=parse_expression("0"),
         seeds=(),
         yaml_path=path,
         template_path=None,

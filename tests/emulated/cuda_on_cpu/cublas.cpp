@@ -305,7 +305,9 @@ extern "C" int cublasLtMatmulDescCreate(Description** created, int compute, int)
 }
 extern "C" int cublasLtMatmulDescSetAttribute(Description* description, int attribute,
                                               const int32_t* value, size_t) {
-    description->transposed[attribute - 3] = *value;
+    if (attribute == 3 || attribute == 4) {
+        description->transposed[attribute - 3] = *value;
+    }
     return 0;
 }
 extern "C" int cublasLtMatrixLayoutCreate(Layout** created, int type, uint64_t rows,

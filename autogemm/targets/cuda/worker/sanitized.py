@@ -66,7 +66,7 @@ def complaint_of(gpu: BareGpu, address: int, problem: Problem, inputs: Inputs) -
             gpu.read(address + first * c.itemsize, c[first : first + problem.n])
     found = compare(problem, inputs, c)
     if found.first_wrong is None:
-        return ""
+        return found.complaint
     _, row, column = found.first_wrong
     return (
         f"{found.wrong_elements} of {inputs.expected.size} elements, first C[{row}, {column}]: "

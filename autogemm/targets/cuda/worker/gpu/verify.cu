@@ -7,7 +7,7 @@ typedef long long int64;
 typedef unsigned long long uint64;
 
 // Values per block that check_result() writes; read as CHECK_FIELDS by verification.py.
-constexpr int NUM_FIELDS = 11;
+constexpr int NUM_FIELDS = 13;
 constexpr int MAX_THREADS = 256;
 // Most products of a sum that check_few() adds up: FEW_PRODUCTS of precision.py.
 constexpr int FEW_PRODUCTS = 16;
@@ -395,7 +395,8 @@ __device__ void note_element(double* mine, int64 place, double value, double exp
 // Each block writes NUM_FIELDS numbers: mismatches, worst score (error / bound, or the error where
 // none is allowed), its index, the value there, the expected value, largest error, sum of squared
 // errors, sum of squared expected values, canaries overwritten, first such position in the buffer,
-// sum of the squares of errors that FP32 is expected to make (0 where that is known beforehand).
+// sum of the squares of errors that FP32 is expected to make (0 where that is known beforehand);
+// sums of the squares of errors and of expected values, as shares of their bounds (0 without bounds).
 __device__ void write_fields(double* mine, double* fields) {
     __shared__ double all[MAX_THREADS][NUM_FIELDS];
     for (int field = 0; field < NUM_FIELDS; ++field) {
@@ -418,7 +419,9 @@ __device__ void write_fields(double* mine, double* fields) {
         mine[7] += other[7];
         mine[8] += other[8];
         mine[9] = fmin(mine[9], other[9]);
-        mine[10] += other[10];
+        for (int field = 10; field < NUM_FIELDS; ++field) {
+            mine[field] += other[field];
+        }
     }
     for (int field = 0; field < NUM_FIELDS; ++field) {
         fields[static_cast<int64>(blockIdx.x) * NUM_FIELDS + field] = mine[field];
@@ -446,7 +449,7 @@ extern "C" __global__ void check_result(const void* buffer, int type, int64 tota
                                         const double* reference, const float* bound,
                                         double* fields) {
     const int bytes = bytes_of(type);
-    double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, static_cast<double>(total), 0};
+    double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, static_cast<double>(total)};
     for (int64 i = first_index(); i < total; i += stride()) {
         const int64 at = i - guard;
         const bool inside = at >= 0 && i < total - guard && is_element(at, M, N, rows, ldc, counts);
@@ -467,6 +470,12 @@ extern "C" __global__ void check_result(const void* buffer, int type, int64 tota
         }
         const bool is_right = is_beyond_type(value, expected, allowed, type);
         note_element(mine, place, is_right ? expected : value, expected, allowed, exact != nullptr);
+        if (allowed > 0 && value - expected == value - expected) {
+            const double of_error = is_right ? 0.0 : (value - expected) / allowed;
+            const double of_expected = expected / allowed;
+            mine[11] += of_error * of_error;
+            mine[12] += of_expected * of_expected;
+        }
     }
     write_fields(mine, fields);
 }
@@ -497,7 +506,7 @@ extern "C" __global__ void check_few(const void* c, const void* a, const void* b
                                      int64 count, int64 rows_a, int64 rows_b, int64 rows_c,
                                      double alpha, double beta, double allowance, double chain,
                                      double* fields) {
-    double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    double mine[NUM_FIELDS] = {0, -1};
     // The same for all elements; the remainders behind it would take longer than the products.
     __shared__ int64 kept[FEW_PRODUCTS];
     for (int64 group = threadIdx.x; group * step < K; group += blockDim.x) {

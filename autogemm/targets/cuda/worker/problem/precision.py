@@ -23,25 +23,29 @@ FP32 up to K = 10,000 only. So each kernel runs once more with few products: zer
 but in 16 columns, spread over K. Zeros add nothing, so that FP32 in any order is as exact at every
 K as a sum of 16, while TF32 has 3,000 times that, BF16x3 45, sums of 20 bits 4.8 to 15, of 21 bits
 7 and FP32 from products of tensor cores (f16x3, tf32x3, bf16x6) 1.4 at most.
+
+Sums of 8-bit floats that a kernel says to promote are held to the errors of such sums
+(`autogemm.model.accuracy.short_sums`).
 """
 
-import math
+from autogemm.model.accuracy.rounding import FAILURE_PROBABILITY, RMS_ROUNDING, chain_variance, most
 
-from autogemm.model.dtypes import Element
+__all__ = [
+    "FAILURE_PROBABILITY",
+    "FEW_PRODUCTS",
+    "MOST_OF_ALL",
+    "MOST_OF_FEW",
+    "RMS_ROUNDING",
+    "chain_variance",
+    "few_step",
+    "most",
+    "num_few",
+]
 
-# The standard deviation of a rounding to nearest, relative to the number.
-RMS_ROUNDING = 0.4247 * Element.F32.unit_roundoff
 FEW_PRODUCTS = 16
 # Limits. The second is half of what sums of 20 bits and, at K = 1,000,000, TF32 have;
 # FP32 from tensor cores, which truncate, may drift in long chunks.
 MOST_OF_FEW, MOST_OF_ALL = 3.0, 8.0
-# Chance that rounding alone breaks a limit anywhere, per problem.
-FAILURE_PROBABILITY = 1e-6
-
-
-def chain_variance(num_products: int) -> float:
-    """The expected squared error of that many products' sum, of the sum of their squares."""
-    return RMS_ROUNDING**2 * (num_products + 3) / 2
 
 
 def few_step(k: int) -> int:
@@ -52,13 +56,3 @@ def few_step(k: int) -> int:
 def num_few(k: int) -> int:
     """The number of products that are kept."""
     return -(-k // few_step(k))
-
-
-def most(limit: float, num_elements: int) -> float:
-    """The limit for a C of that many elements: few errors average less well.
-
-    A sum of N squares of normal numbers exceeds N + 2 sqrt(N x) + 2 x with probability exp(-x) at
-    most (Laurent and Massart, Annals of Statistics 28(5), 2000).
-    """
-    x = -math.log(FAILURE_PROBABILITY) / num_elements
-    return limit * math.sqrt(1 + 2 * math.sqrt(x) + 2 * x)

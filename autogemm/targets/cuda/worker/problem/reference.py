@@ -24,7 +24,8 @@ products, may all have one sign; the terms, with the sign of what they were cut 
 
 The sums of 8-bit floats have 13 bits of fraction in place of 23, and 32 products a step
 (`Element.accum_fraction_bits`; decision 0090 has the sources). The bound is that of a kernel that
-never adds them to sums in FP32; ``--max-error`` asks for more.
+never adds them to sums in FP32; one that does is held to it by its errors as a whole
+(`autogemm.model.accuracy.short_sums`), and ``--max-error`` asks for more.
 
 Where blocks have scales, tensor cores add 128 products, n = 4 steps. What they cut off may have one
 sign within a block, and has the random sign of the block's sum among blocks:
@@ -47,6 +48,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from autogemm.model.accuracy.short_sums import Promise
 from autogemm.model.dtypes import Element
 from autogemm.model.epilogue import Gate
 from autogemm.model.formula import BLOCK
@@ -118,6 +120,19 @@ class Reference:
         self.second: Reference | None = None
         if problem.epilogue.output is not None and not of_output:
             self.second = Reference(gpu, cublas, problem, inputs, fused, rounds_sums, True)
+
+    def times_expected(
+        self, promise: Promise, num_elements: int, of_errors: float, of_expected: float
+    ) -> float:
+        """How many times the promised errors are those of a result. The last two are sums of
+        squares, of its errors and of what is expected, as shares of the bounds.
+
+        A bound has what the epilogue makes of the allowance of a sum, hence that part of it of an
+        error that is smaller, or more.
+        """
+        allowance = rounding_allowance(self._problem)
+        promised = num_elements * promise.variance / allowance**2 + promise.of_result * of_expected
+        return math.sqrt(of_errors / promised)
 
     def _compute(self) -> None:
         problem = self._problem

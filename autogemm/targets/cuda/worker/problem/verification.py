@@ -5,8 +5,10 @@ reference, so one dropped or doubled product is seen. On real inputs |C - refere
 within a bound on the rounding error of float32 arithmetic, which lower precision does not meet
 (`autogemm.targets.cuda.worker.problem.reference` has it, with its sources).
 
-FP32 results must also have errors that, taken together, are possible for FP32 in some order, on the
-real inputs and on some with few products, where even BF16x3 and sums of 20 bits are detected
+A kernel that adds tensor cores' sums of 8-bit floats in FP32 every so often must be as exact as
+that (`autogemm.model.accuracy.short_sums`). FP32 results must also have errors that, taken
+together, are possible for FP32 in some order, on the real inputs and on some with few products,
+where even BF16x3 and sums of 20 bits are detected
 (`autogemm.targets.cuda.worker.problem.precision`).
 """
 
@@ -16,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from autogemm.model.accuracy.short_sums import Promise
 from autogemm.model.elements import arrays_of_groups
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Verification
@@ -39,7 +42,7 @@ from autogemm.targets.cuda.worker.problem.precision import (
 from autogemm.targets.cuda.worker.problem.reference import Reference, rounding_allowance
 
 # Layout of what check_result() in verify.cu writes per block.
-CHECK_FIELDS = 11
+CHECK_FIELDS = 13
 CHECK_BLOCKS = 512
 
 
@@ -61,6 +64,9 @@ class CheckResult:
     # Root mean square of the errors over that expected of FP32; None where that is not asked.
     of_fp32: float | None = None
     most_of_fp32: float = math.inf
+    # The same of errors expected of a kernel that says how deep its sums of 8-bit floats are.
+    of_promise: float = 0.0
+    promise: Promise | None = None
     # C, or the second output.
     matrix: str = "C"
 
@@ -88,7 +94,7 @@ class CheckResult:
                 f"those of FP32 in its worst order, {self.most_of_fp32:.3g} times at most are "
                 f"rounding"
             )
-        return ""
+        return self.promise.complaint(inputs, self.of_promise) if self.promise is not None else ""
 
     @property
     def verification(self) -> Verification | None:
@@ -137,8 +143,10 @@ class Result:
             np.uint32(self._element.canary_bits),
         )
 
-    def check(self, reference: Reference) -> CheckResult:
-        """Compare every element, and every canary. Waits for the GPU."""
+    def check(self, reference: Reference, promise: Promise | None = None) -> CheckResult:
+        """Compare every element, and every canary; all errors with those that are promised. Waits
+        for the GPU.
+        """
         self._gpu.run_helper_blocks(
             "check_result",
             CHECK_BLOCKS,
@@ -151,8 +159,14 @@ class Result:
             pointer(reference.bound_address),
             pointer(self._fields.ptr),
         )
-        found = summarised(self._read_fields(), self._shape, reference.predicted, MOST_OF_ALL)
-        return replace(found, rows=self._rows, matrix=self._name)
+        fields = self._read_fields()
+        found = summarised(fields, self._shape, reference.predicted, MOST_OF_ALL)
+        times = 0.0
+        if promise is not None:
+            times = reference.times_expected(
+                promise, math.prod(self._shape), *fields[:, 11:].sum(0)
+            )
+        return replace(found, rows=self._rows, matrix=self._name, of_promise=times, promise=promise)
 
     def check_few(self, problem: Problem, inputs: InputSet) -> CheckResult:
         """Compare with the few products that are left of these inputs. Waits for the GPU."""

@@ -1,0 +1,1 @@
+"""How exact results are: roundings in FP32, and sums that tensor cores make in fewer bits."""
