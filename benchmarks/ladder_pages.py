@@ -57,7 +57,7 @@ def block(ladder: list[Row] | None, ceilings: list[Row] | None) -> str:
         f"Measured {date} on an {gpu} by `benchmarks/ladder.sh`: every rung and its variants, the "
         f"best kernel that `tune` found for each size, and the libraries "
         f"([times, intervals and errors](../{link})).",
-        "FP32, in percent of cuBLAS SGEMM at the same size; a dash means that the kernel does not "
+        "FP32, in percent of the fastest FP32 call of cuBLAS at the same size; a dash means that the kernel does not "
         "take the size or was not timed:",
         fp32_table(ladder),
         "On tensor cores, in TFLOP/s:",
@@ -69,7 +69,7 @@ def block(ladder: list[Row] | None, ceilings: list[Row] | None) -> str:
 
 
 def fp32_table(ladder: list[Row]) -> str:
-    """Return percent of cuBLAS SGEMM: a row for each FP32 kernel, a column for each size."""
+    """Return percent of cuBLAS in FP32: a row for each FP32 kernel, a column for each size."""
     names = [*(one.name for one in rungs(variants=True)), "winner"]
     names += [one.name for one in libraries()]
     rows = [name for name in names if name in {row["kernel"] for row in ladder} and is_fp32(name)]

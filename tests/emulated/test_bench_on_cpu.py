@@ -129,7 +129,8 @@ def test_ours_are_stored_with_their_source(store: Store) -> None:
     assert len(entry.kernel_sha256) == 64
     library = next(entry for entry in store.bench().entries if entry.kernel == "cublas_f32")
     assert (library.kind, library.kernel_sha256) == (KernelKind.LIBRARY, "")
-    assert library.library == "cuBLAS SGEMM 13.0.0"
+    # The fastest of its calls, of which each may be the fastest on a processor.
+    assert library.library.startswith("cuBLAS") and library.library.endswith(" 13.0.0")
 
 
 def test_a_slow_kernel_sits_out_the_later_rounds(store: Store) -> None:

@@ -39,7 +39,7 @@ def test_words_name_the_fastest_of_each_size(store: Store) -> None:
     found = compare(store, BestQuery(), None, winners=False)
     first, second, ceilings = bench_words(found)
     assert first == (
-        "1024: kernel 1 is the fastest with 26.84 TFLOP/s, 125 % of cuBLAS SGEMM and 12.5 times "
+        "1024: kernel 1 is the fastest with 26.84 TFLOP/s, 125 % of cuBLAS and 12.5 times "
         "naive (measured)."
     )
     assert second.startswith("512x256x64: kernel 1 is the fastest")
@@ -112,7 +112,7 @@ def test_the_report_of_a_database(store: Store, tmp_path: Path) -> None:
     result = report(path, "--all", "--gpu", "h100")
     assert result.exit_code == 0, result.output
     texts = Texts(path.read_text())
-    assert any("101 % of cuBLAS SGEMM (measured)" in text for text in texts.of("p"))
+    assert any("101 % of cuBLAS (measured)" in text for text in texts.of("p"))
     assert texts.of("td").count("NVIDIA H100 80GB HBM3") >= 2
     assert "Recorded times." not in texts.of("strong")
     recorded = report(tmp_path / "b.html", "--all", "--provenance", "recorded")

@@ -189,7 +189,7 @@ def test_counts_that_do_not_fit_are_refused(given: dict[str, Any], message: str)
         ({"offsets": [0, 1, 2, 3, 4]}, "offsets is an int32 array on the GPU"),
         ({"epilogue": "relu(acc + bias[n])"}, "reads bias: give it"),
         ({"bias": 1.0}, "unexpected argument 'bias'"),
-        ({"out": None, "beta": 1.0}, "give out, which holds it"),
+        ({"out": None, "beta": 1.0}, "pass it as out"),
     ],
     ids=str,
 )

@@ -11,7 +11,6 @@ from autogemm.insight.analysis.comparison import comparison_of
 from autogemm.insight.report.data import comparison_data
 from autogemm.insight.report.page import Page, Plot, Section, Table, filled, table
 from autogemm.insight.report.run import facts_table, place_tables, profile_sections
-from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.results.benchmark import Bench, BenchEntry, KernelKind
 from autogemm.model.results.stored import Profile
@@ -226,8 +225,7 @@ def _fastest(size: str, timed: list[Timed], comparison: Comparison) -> str:
     text = f"{size}: {best.kernel} is the fastest with {best.tflops:.4g} TFLOP/s"
     found = best.metrics
     if found.percent_of_cublas is not None and not best.is_baseline:
-        sgemm = " SGEMM" if best.problem.dtype is DType.F32 else ""
-        text += f", {found.percent_of_cublas:.4g} % of cuBLAS{sgemm}"
+        text += f", {found.percent_of_cublas:.4g} % of cuBLAS"
     if found.speedup_over_naive is not None:
         text += f" and {found.speedup_over_naive:.3g} times naive"
     return f"{text} ({comparison.provenance})."
