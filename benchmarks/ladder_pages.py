@@ -57,8 +57,8 @@ def block(ladder: list[Row] | None, ceilings: list[Row] | None) -> str:
         f"Measured {date} on an {gpu} by `benchmarks/ladder.sh`: every rung and its variants, the "
         f"best kernel that `tune` found for each size, and the libraries "
         f"([times, intervals and errors](../{link})).",
-        "FP32, in percent of the fastest FP32 call of cuBLAS at the same size; a dash means that the kernel does not "
-        "take the size or was not timed:",
+        "FP32, in percent of the fastest FP32 call of cuBLAS at the same size; a dash means that "
+        "the kernel does not take the size or was not timed:",
         fp32_table(ladder),
         "On tensor cores, in TFLOP/s:",
         tensor_table(ladder),
