@@ -59,6 +59,7 @@ SUITES = (
     Suite("BF16, sizes that 128 does not divide", "any_size_bf16_nn_h200"),
     Suite("FP16, 64 to 16384 in each dimension", "cube_f16_nn_h200"),
     Suite("8-bit floats (E4M3)", "suite_e4m3_nt_h200"),
+    Suite("8-bit floats, few rows, block scales", "block_scales_decode_e4m3_nt_rotate_h200"),
     Suite("8-bit integers", "suite_i8_nt_h200"),
     Suite("FP32, batches of small squares", "batched_f32_nn_h200"),
     Suite("BF16, batches of small squares", "batched_bf16_nn_h200"),
