@@ -106,10 +106,16 @@ def main_loop(listing: str, kernel: str) -> InstructionMix | None:
 
     A loop is what lies between a branch backwards and its target. The main loop is the one with
     the most products, of tensor cores where any are used and FFMA elsewhere; of nested ones the
-    inner one, if it has at least half of them.
+    inner one, if it has at least half of them. A branch that begins behind a loop and leads into it
+    makes none: it comes back from code that the compiler moved out of the loop.
     """
     instructions, loops = _loops(listing, kernel)
-    mixes = [(loop, _mix(instructions[loop.start : loop.stop])) for loop in loops]
+    whole = [
+        loop
+        for loop in loops
+        if not any(other.start < loop.start < other.stop < loop.stop for other in loops)
+    ]
+    mixes = [(loop, _mix(instructions[loop.start : loop.stop])) for loop in whole]
     # Beside tensor cores FFMA scale sums that are stored, a loop around the one that multiplies.
     by_tensor_cores = any(mix.tensor for _, mix in mixes)
 

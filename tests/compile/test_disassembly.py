@@ -93,7 +93,13 @@ def test_the_main_loop_of_tensor_cores_has_their_products(compiler: Compiler) ->
 @needs_nvdisasm
 @pytest.mark.parametrize(
     ("name", "products", "scaled"),
-    [("e4m3", 4, 0), ("i8", 4, 0), ("e4m3_block_scales", 8, 128)],
+    [
+        ("e4m3", 4, 0),
+        ("i8", 4, 0),
+        # Two row tiles, and two k tiles.
+        ("e4m3_block_scales", 8, 128),
+        ("e4m3_block_scales_alternating", 8, 128),
+    ],
 )
 def test_the_main_loop_of_8_bits_has_their_products(
     compiler: Compiler, name: str, products: int, scaled: int

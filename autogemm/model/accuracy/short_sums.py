@@ -26,7 +26,7 @@ Doubles = npt.NDArray[np.float64]
 
 # Times the expected errors, that errors may be: of sums promoted as often as said, of sums in FP32.
 MOST_OF_PROMOTED, MOST_OF_FP32 = 1.5, 8.0
-# Of sums promoted four times as seldom the error is 2.5 times as large; fewer sums average badly.
+# Sums promoted a quarter as often have 2.5 times the error; fewer sums average badly.
 LEAST_SUMS = 4096
 # What is known of sums comes from so many products.
 NUM_PRODUCTS = 2**20
