@@ -4,7 +4,9 @@
 #
 #   benchmarks/gpu_box.sh run benchmarks/ladder.sh COMMIT OUT_FOLDER
 #
-# LARGE: kernels at 8192, by default the same as at the other sizes; there they take most of the time.
+# SMALL: sizes before 8192, a process for each of these lists; empty for none, and then the winner of
+# 8192 alone is tuned. LARGE: kernels at 8192, by default the same as at the other sizes; there they
+# take most of the time.
 # Writes ladder.json (all rows), ladder.txt (the same as tables), ceilings.json and .txt to OUT_FOLDER.
 # As ladder_h200.json and so on in benchmarks/results they are shown by docs/ladder.md:
 # `python benchmarks/ladder_pages.py --update` writes it.
@@ -17,13 +19,15 @@ libraries=cublas_f32,cublas_tf32,cublas_bf16,cublas_f16
 libraries+=,torch_f32,torch_bf16,torch_f16,triton_f32,triton_bf16,triton_f16
 libraries+=,cutlass_f32,cutlass_bf16,cutlass_f16
 all=variants,winner,$libraries
-small="128,256,512 1024,2048 4096,4096x256x1024"
+small=${SMALL-"128,256,512 1024,2048 4096,4096x256x1024"}
 mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export AUTOGEMM_DB=$work/autogemm.db
 
-tune=(autogemm tune --preset ladder --require-gpu --trials 6 --finalists 2 --rounds 8)
+problems=(--preset ladder)
+[[ -n $small ]] || problems=(--size 8192)
+tune=(autogemm tune "${problems[@]}" --require-gpu --trials 6 --finalists 2 --rounds 8)
 tune+=(--no-certify --quiet)
 bench=(autogemm bench --rounds 10 --json)
 
