@@ -16,7 +16,7 @@ CONTEXT_NAMES = frozenset(
     {
         *("family", "config", "derived", "layout", "trans_a", "trans_b"),
         *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature", "fused"),
-        *("batched", "grouped", "masked", "divides_k"),
+        *("batched", "grouped", "masked", "divides_k", "overlaps"),
     }
 )
 
@@ -75,6 +75,7 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
         "grouped": not (problem.groups.is_none or problem.divides_k),
         "divides_k": problem.divides_k,
         "masked": problem.groups.masked,
+        "overlaps": family.overlaps(config),
     }
 
 

@@ -47,6 +47,7 @@ SEVERITY = (
     FindingKind.NO_PROXY_FENCE,
     FindingKind.NO_REGISTER_FENCE,
     FindingKind.IN_FLIGHT,
+    FindingKind.BEFORE_WAIT,
     FindingKind.RACE,
     FindingKind.UNINITIALISED,
     FindingKind.READS_C,

@@ -121,7 +121,7 @@ class RawLaunch(ctypes.Structure):
         ("kernel", ctypes.c_char * 64),
         ("grid", ctypes.c_uint32 * 3),
         ("threads", ctypes.c_uint32 * 3),
-        *_uint32("smem_bytes", "reserved"),
+        *_uint32("smem_bytes", "overlaps"),
     )
 
 
@@ -313,6 +313,7 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
         raw_launch.grid[:] = launch.grid
         raw_launch.threads[:] = launch.threads
         raw_launch.smem_bytes = launch.smem_bytes
+        raw_launch.overlaps = launch.overlaps
     for raw_map, tensor_map in zip(header.tensor_maps, plan.tensor_maps, strict=False):
         _describe_map(raw_map, tensor_map, _region(plan, tensor_map.matrix))
     header.num_buffers = len(buffers)

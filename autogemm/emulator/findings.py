@@ -34,6 +34,7 @@ class FindingKind(StrEnum):
     NO_PROXY_FENCE = "no proxy fence before a bulk copy"
     NO_REGISTER_FENCE = "no wgmma_fence before a product"
     WRITTEN_TWICE = "element of the second output written twice"
+    BEFORE_WAIT = "global memory used before wait_for_kernels_before()"
     # Found outside the emulator process.
     WRONG_VALUE = "wrong value"
     INEXACT = "inexact sums"

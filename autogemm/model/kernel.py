@@ -26,12 +26,17 @@ _COMMENT = re.compile(r"// [A-Za-z0-9_.+=:, -]*")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch: symbol, grid and block extents (x, y, z), dynamic shared memory."""
+    """One kernel launch: symbol, grid and block extents (x, y, z), dynamic shared memory.
+
+    With ``overlaps`` its blocks may begin while the kernel before it in the stream still runs
+    (programmatic dependent launch): they wait for its end before they use global memory.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
     threads: tuple[int, int, int]
     smem_bytes: int
+    overlaps: bool = False
 
     @property
     def num_threads(self) -> int:

@@ -11,9 +11,10 @@ from functools import cache
 from typing import Any
 
 from autogemm.model.hardware.device import Device
-from autogemm.model.kernel import DEFAULT_SMEM_BYTES
+from autogemm.model.kernel import DEFAULT_SMEM_BYTES, Launch
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda import device_facts
+from autogemm.targets.cuda.dependent_launch import DependentLaunch, driver_overlaps
 
 # Driver numbers: CUfunction_attribute, CUpointer_attribute, CUstream_flags, CUstreamCaptureMode.
 MAX_DYNAMIC_SMEM = 8
@@ -21,21 +22,20 @@ DEVICE_ORDINAL = 9
 NON_BLOCKING = 1
 RELAXED = 2
 
-Extents = tuple[int, int, int]
-LaunchCall = tuple[Any, ...]
+# The driver's function, and what it takes.
+LaunchCall = tuple[Callable[..., int], tuple[Any, ...]]
 
 
 class CudaDriver:
     """The driver of this machine; handles and addresses are integers.
 
-    ``launch`` returns 0, or why the driver refused; every other method raises DeviceError then.
+    The function of a `call` returns 0, or why the driver refused; every method raises DeviceError
+    then.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._cuda = library
         self._call("cuInit", 0)
-        # The bare function: a method around it would cost as much as the call.
-        self.launch: Callable[..., int] = library.cuLaunchKernel
 
     def device(self, index: int) -> Device:
         """Return the facts of a GPU."""
@@ -105,26 +105,28 @@ class CudaDriver:
         with self._in(context):
             self._call("cuMemFree_v2", ctypes.c_uint64(address))
 
-    def call(  # noqa: PLR0913, PLR0917  # what a launch is made of
-        self,
-        function: int,
-        grid: Extents,
-        threads: Extents,
-        smem_bytes: int,
-        stream: int,
-        arguments: int,
-    ) -> LaunchCall:
-        """Return what `launch` takes, converted for ctypes, which costs three microseconds.
+    def call(self, function: int, launch: Launch, stream: int, arguments: int) -> LaunchCall:
+        """Return a launch ready for the driver: its bare function, since a method around it would
+        cost as much as the call, and what it takes, converted for ctypes, which costs three
+        microseconds.
 
         ``arguments`` is the address of an array of pointers.
         """
-        pointers = (ctypes.c_void_p(stream), ctypes.c_void_p(arguments), ctypes.c_void_p())
-        return (ctypes.c_void_p(function), *grid, *threads, smem_bytes, *pointers)
+        at, none = ctypes.c_void_p(arguments), ctypes.c_void_p()
+        kernel = ctypes.c_void_p(function)
+        extents = (launch.grid, launch.threads, launch.smem_bytes)
+        if launch.overlaps and driver_overlaps():
+            dependent = DependentLaunch.of(*extents, stream)
+            return self._cuda.cuLaunchKernelEx, (ctypes.byref(dependent.config), kernel, at, none)
+        grid, threads, smem_bytes = extents
+        others = (smem_bytes, ctypes.c_void_p(stream), at, none)
+        return self._cuda.cuLaunchKernel, (kernel, *grid, *threads, *others)
 
     def relaunch(self, context: int, call: LaunchCall) -> None:
         """Launch with that context current, whichever the thread has."""
+        function, arguments = call
         with self._in(context):
-            status = self.launch(*call)
+            status = function(*arguments)
         if status:
             raise DeviceError(f"the kernel does not start: {self._message(status)}")
 

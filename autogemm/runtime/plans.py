@@ -13,9 +13,9 @@ from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.dispatch import Chooser
 from autogemm.model.elements import neutral_array
-from autogemm.model.kernel import LaunchPlan, TensorMap
+from autogemm.model.kernel import Launch, LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
-from autogemm.runtime.driver import CudaDriver, Extents, LaunchCall, cuda_driver
+from autogemm.runtime.driver import CudaDriver, LaunchCall, cuda_driver
 from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
 from autogemm.store import DecidedRow, open_store, shipped_rows
@@ -29,9 +29,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A loaded kernel's launches (function, grid, block, shared memory), and the plan of them."""
+    """A loaded kernel's launches, each with its function, and the plan of them."""
 
-    launches: tuple[tuple[int, Extents, Extents, int], ...]
+    launches: tuple[tuple[int, Launch], ...]
     plan: LaunchPlan
 
 
@@ -81,16 +81,10 @@ class Gpu:
             module = self._modules[source.sha256] = self.driver.load(self.context, cubin)
         return Kernel(self._launches(module, plan), plan)
 
-    def _launches(
-        self, module: int, plan: LaunchPlan
-    ) -> tuple[tuple[int, Extents, Extents, int], ...]:
+    def _launches(self, module: int, plan: LaunchPlan) -> tuple[tuple[int, Launch], ...]:
+        function, context = self.driver.function, self.context
         return tuple(
-            (
-                self.driver.function(self.context, module, launch.kernel, launch.smem_bytes),
-                launch.grid,
-                launch.threads,
-                launch.smem_bytes,
-            )
+            (function(context, module, launch.kernel, launch.smem_bytes), launch)
             for launch in plan.launches
         )
 
@@ -162,7 +156,6 @@ class Plan:
             return
         self._dtype = call.problem.dtype
         self._has_exact_sums = self._dtype.has_exact_sums
-        self._launch = gpu.driver.launch
         self._launches = kernel.launches
         self._swapped = call.swapped
         problem = call.problem
@@ -210,7 +203,8 @@ class Plan:
                 self._place_maps()
             for call in on_stream.calls:
                 # Refused where the thread has another context: then it costs a little more.
-                if self._launch(*call):
+                launch, arguments = call
+                if launch(*arguments):
                     self._gpu.driver.relaunch(self._gpu.context, call)
 
     def give(self, inputs: Mapping[str, int | float]) -> None:

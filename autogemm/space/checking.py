@@ -266,6 +266,7 @@ class _Check:
             threads=tuple(self.inlined(f"{field}.threads", text, derive) for text in form.threads),
             smem_bytes=self.inlined(f"{field}.smem_bytes", form.smem_bytes, derive),
             when=self._of_config(f"{field}.when", form.when),
+            overlaps=self._of_config(f"{field}.overlaps", form.overlaps),
         )
 
     def tensor_maps(self) -> tuple[TensorMapForm, ...]:

@@ -177,7 +177,13 @@ def launch_plan(
         return (x, y, z)
 
     launches = tuple(
-        Launch(rule.kernel, grid(rule), extents(rule.threads), number(rule.smem_bytes, 0))
+        Launch(
+            rule.kernel,
+            grid(rule),
+            extents(rule.threads),
+            number(rule.smem_bytes, 0),
+            overlaps=number(rule.overlaps, 0) != 0,
+        )
         for rule in family.launch
         if number(rule.when, 0)
     )

@@ -117,8 +117,8 @@ class LaunchRule:
     """One kernel launch. Grid and block have one to three extents (x, y, z), in blocks and threads.
 
     Derived quantities are put in place: the expressions read parameters and the problem only;
-    ``when``, which says whether this config has the launch, reads parameters alone. ``fewest``
-    blocks may do the work of the grid; None where each block has work of its own.
+    ``when``, which says whether this config has the launch, and ``overlaps`` read parameters alone.
+    ``fewest`` blocks may do the work of the grid; None where each block has work of its own.
     """
 
     kernel: str
@@ -127,6 +127,7 @@ class LaunchRule:
     threads: tuple[Expression, ...]
     smem_bytes: Expression
     when: Expression
+    overlaps: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,11 +404,17 @@ class Family:
         """
         expressions = [self.workspace_bytes]
         for launch in self.launch:
-            expressions += [*launch.grid, *launch.threads, launch.smem_bytes, launch.when]
+            expressions += [*launch.grid, *launch.threads, launch.smem_bytes]
+            expressions += [launch.when, launch.overlaps]
         for one in self.tensor_maps:
             expressions += [*one.extent, one.ld, *one.box, one.swizzle, one.offset_bytes]
             expressions += [one.when] if one.matrix != "input" else []
         return self.parameters_below(name for one in expressions for name in one.names)
+
+    def overlaps(self, config: Config) -> bool:
+        """Whether a kernel of this config may begin before the one before it has ended."""
+        given: dict[str, Operand] = dict(config.values)
+        return any(launch.overlaps.evaluate(given) for launch in self.launch)
 
     def value_of(self, expression: Expression, given: dict[str, Operand]) -> Operand:
         """The expression, with the derived names that it needs added to ``given``."""

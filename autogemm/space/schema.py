@@ -94,7 +94,9 @@ class LaunchForm(_Form):
 
     A launch whose ``when`` is 0 is left out; it reads parameters only. ``fewest`` says how few
     blocks may do the work of ``grid``, walking over more tiles each: edge cases, which are
-    small, are launched with so few.
+    small, are launched with so few. Where ``overlaps`` is 1 its blocks may begin before the kernel
+    before it in the stream has ended (programmatic dependent launch); it reads parameters only, and
+    the template has to call ``wait_for_kernels_before()``.
     """
 
     kernel: Identifier
@@ -103,6 +105,7 @@ class LaunchForm(_Form):
     fewest: ExpressionText | None = None
     smem_bytes: ExpressionText = "0"
     when: ExpressionText = "1"
+    overlaps: ExpressionText = "0"
 
 
 class TensorMapForm(_Form):

@@ -2,6 +2,7 @@
 
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from golden_cases.case import GoldenCase, batched, fused, grouped
 
@@ -64,6 +65,30 @@ CASES = (
         {"BK": 512, "SLICE_K": 8, "STAGES": 4, "PREFETCH_A": 1},
         family="gemm_skinny",
         least_arch=80,
+    ),
+    GoldenCase(
+        "bf16_dependent",
+        Problem(8, 4096, 4096, Layout.NN, DType.BF16),
+        {"BK": 64, "SLICE_K": 2, "STAGES": 4, "MIN_BLOCKS": 1, "PDL": 1},
+        family="gemm_skinny",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "e4m3_dependent_ahead",
+        Problem(
+            *(8, 7168, 2048, Layout.NT, DType.E4M3),
+            epilogue=Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]"),
+        ),
+        {"BK": 1024, "SLICE_K": 8, "STAGES": 1, "PDL": 1, "L2_AHEAD": 1},
+        family="gemm_skinny",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_dependent_split",
+        Problem(8, 2112, 7168, Layout.NT, DType.BF16),
+        {"BK": 256, "SLICE_K": 4, "SPLIT_K": 4, "MIN_BLOCKS": 1, "PDL": 1, "L2_AHEAD": 2},
+        family="gemm_skinny",
+        least_arch=90,
     ),
     GoldenCase(
         "bf16_split",

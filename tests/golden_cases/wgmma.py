@@ -88,6 +88,22 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "bf16_dependent",
+        Problem(512, 4096, 4096, Layout.NT, DType.BF16),
+        {"BN": 128, "WN": 128, "CLUSTER_M": 2, "GROUP_M": 8, "C_BUFFERS": 1, "STAGES": 6}
+        | {"EPILOGUE": "after", "PDL": 1},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "f16_dependent_split",
+        Problem(64, 4096, 4096, Layout.NT, DType.F16),
+        {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2}
+        | {"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "PDL": 1},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "e5m2_block_scales_alternating_split",
         Problem(
             *(128, 2112, 7168),

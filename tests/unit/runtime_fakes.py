@@ -104,12 +104,12 @@ class FakeDriver:
         del self.memory[address]
 
     def call(self, *call: Any) -> tuple[Any, ...]:
-        return call
+        return self.launch, call
 
     def launch(self, *call: Any) -> int:
         if self.refuses:
             return 201
-        function, _, _, _, stream, arguments = call
+        function, _, stream, arguments = call
         pointers = (ctypes.c_void_p * len(ARGUMENTS)).from_address(arguments)
         values = [
             kind.from_address(pointers[place] or 0).value for place, kind in enumerate(ARGUMENTS)
@@ -121,7 +121,8 @@ class FakeDriver:
     def relaunch(self, context: int, call: tuple[Any, ...]) -> None:
         self.refuses = False
         self.contexts.append(context)
-        assert self.launch(*call) == 0
+        launch, arguments = call
+        assert launch(*arguments) == 0
 
 
 def _compute(text: str, values: list[Any]) -> None:

@@ -9,7 +9,7 @@ from runtime_fakes import FakeDriver
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.epilogue import Epilogue
-from autogemm.model.kernel import LaunchPlan, TensorMap
+from autogemm.model.kernel import Launch, LaunchPlan, TensorMap
 from autogemm.model.problem import Layout, Problem
 from autogemm.runtime import plans
 from autogemm.runtime.operands import Call
@@ -44,7 +44,8 @@ def test_maps_follow_their_matrices(monkeypatch: pytest.MonkeyPatch, workspace_b
     monkeypatch.setattr(plans, "encode", encode)
     driver = Launches()
     call = Call(Problem(64, 64, 64), False, ((0, 0, 0), (4096, 0, 4096)))
-    kernel = Kernel(((0, (1, 1, 1), (128, 1, 1), 0),), LaunchPlan((), workspace_bytes, MAPS))
+    launch = Launch("gemm_kernel", (1, 1, 1), (128, 1, 1), 0)
+    kernel = Kernel(((0, launch),), LaunchPlan((), workspace_bytes, MAPS))
     plan = Plan(Gpu(driver, 0), call, kernel, (2, 64, 64), is_tuned=False)
 
     def run(a: int, c: int) -> list[tuple[str, int]]:

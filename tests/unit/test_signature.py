@@ -16,6 +16,7 @@ from autogemm.codegen import render
 from autogemm.codegen.export import Library, Part, Variant, export_cuda, export_library
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType, Element
+from autogemm.model.kernel import Launch
 from autogemm.model.problem import Problem
 from autogemm.model.rule import Nearest
 from autogemm.model.signature import PLAIN, ArgumentKind, ProblemType, gemm_signature
@@ -214,7 +215,7 @@ def test_gemm_passes_what_is_neutral(tmp_path: Path) -> None:
     family = biased_family(tmp_path / "biased", ("neutral: 0", "neutral: 0.25"))
     driver = Launches()
     plan = launch_plan(family, Config.of("biased", {"BM": 32}), PROBLEM)
-    kernel = Kernel(((0, (96, 1, 1), (32, 1, 1), 0),), plan)
+    kernel = Kernel(((0, Launch("gemm_kernel", (96, 1, 1), (32, 1, 1), 0)),), plan)
     call = Call(PROBLEM, False, ((0, 0, 0),))
     planned = Plan(Gpu(driver, 0), call, kernel, (64, 48), is_tuned=False)
     planned.run(4096, 4096, 8192, 1.0, 0.0, 0)

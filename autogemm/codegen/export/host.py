@@ -112,8 +112,12 @@ class Host:
         ]
 
     def _launch(self, rule: LaunchRule) -> dict[str, str]:
-        """Kernel, grid extents, block extents and shared memory of a launch."""
+        """Kernel, grid extents, block extents and shared memory of a launch, and by which function
+        it is launched.
+        """
+        overlaps = self._c_text(rule.overlaps) != "0"
         return {
+            "function": "launch_overlap" if overlaps else "launch_kernel",
             "kernel": rule.kernel,
             "grid": f"{{{self._c_texts(rule.grid)}}}",
             "threads": self._c_texts(rule.threads),

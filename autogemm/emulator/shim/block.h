@@ -17,6 +17,7 @@ inline void begin_thread(Thread& thread, uint32_t index, Block& of) {
     thread.open_stores.clear();
     thread.store_groups.clear();
     forget_products(thread);
+    thread.waited = launch->overlaps == 0;
     thread.arrived = false;
     ++thread.clock;
     thread.seen = of.seen.data() + static_cast<uint64_t>(index) * (num_threads + kMaxBarriers);

@@ -95,6 +95,9 @@ inline void access(const void* address, uint32_t size, const Kinds& kinds, uint6
     }
     Shadow& shadow = shadows[static_cast<int>(region)];
     const auto offset = static_cast<uint64_t>(at - shadow.begin);
+    if (!current->waited && is_global(region)) {
+        report_access(Kind::kBeforeWait, region, static_cast<int64_t>(offset), size, write, pc);
+    }
     if (offset + size > shadow.bytes) {
         report_access(Kind::kOutOfBounds, region, static_cast<int64_t>(offset), size, write, pc);
     }

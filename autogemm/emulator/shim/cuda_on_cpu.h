@@ -175,6 +175,7 @@ unsigned add_acq_rel(unsigned* address, unsigned value);
 void release_store(unsigned* address, unsigned value);
 unsigned acquire_load(const unsigned* address);
 void sync_named(unsigned number, unsigned num_threads, bool wait);
+void wait_for_kernels_before();
 unsigned rank_in_cluster();
 void arrive_at_cluster(bool relaxed = false);
 void wait_for_cluster();

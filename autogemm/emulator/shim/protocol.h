@@ -51,6 +51,7 @@ enum class Kind : uint32_t {
     kNoProxyFence,
     kNoRegisterFence,
     kWrittenTwice,
+    kBeforeWait,
 };
 
 // Kinds of misuse of a barrier, kept in Finding::size.
@@ -103,7 +104,7 @@ struct LaunchSpec {
     uint32_t grid[3];
     uint32_t threads[3];
     uint32_t smem_bytes;
-    uint32_t reserved;
+    uint32_t overlaps;  // whether it may begin before the launch before it has ended
 };
 
 // A matrix and the tiles of it that TMA moves; columns and rows in elements.

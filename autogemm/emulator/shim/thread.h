@@ -121,6 +121,8 @@ struct Thread {
     std::vector<std::vector<Copy>> groups;
     std::vector<TileStore> open_stores;
     std::vector<StoreGroup> store_groups;
+    // Whether the launch before has ended, as this thread knows.
+    bool waited;
     // The cluster's barrier: the phase that this thread arrived in.
     bool arrived;
     uint32_t arrived_phase;
@@ -295,6 +297,10 @@ inline void run_thread() {
     leave_cluster_barrier();
     leave();
     __builtin_unreachable();
+}
+
+void wait_for_kernels_before() {
+    current->waited = true;
 }
 
 uint3 thread_index() {

@@ -63,6 +63,13 @@ AUTOGEMM_STREAMED(8)
 AUTOGEMM_STREAMED(16)
 #undef AUTOGEMM_STREAMED
 
+// Twins of templates/parts/ptx/dependent_launch.cu.jinja.
+__forceinline__ void wait_for_kernels_before() {
+    autogemm_emulator::wait_for_kernels_before();
+}
+__forceinline__ void let_next_kernel_begin() {}
+__forceinline__ void prefetch_into_l2(const void*) {}
+
 // Twins of templates/parts/ptx/cluster.cu.jinja.
 __forceinline__ unsigned cluster_rank() {
     return autogemm_emulator::rank_in_cluster();

@@ -9,6 +9,11 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Status
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.arguments import CValue, argument_values, encode
+from autogemm.targets.cuda.dependent_launch import (
+    DependentLaunch,
+    driver_overlaps,
+    launch_dependent,
+)
 from autogemm.targets.cuda.worker.gpu.bare import BareGpu
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 
@@ -95,6 +100,9 @@ class LoadedKernel:
         """Queue every launch of the plan once."""
         for launch, function in zip(self._launches, self._functions, strict=True):
             with self._step("launching", launch):
+                if launch.overlaps and driver_overlaps():
+                    self._queue_dependent(launch, function, arguments)
+                    continue
                 self._gpu.driver.launchKernel(
                     function,
                     *launch.grid,
@@ -104,6 +112,13 @@ class LoadedKernel:
                     arguments.address,
                     0,
                 )
+
+    def _queue_dependent(self, launch: Launch, function: int, arguments: Arguments) -> None:
+        stream = self._gpu.stream.ptr
+        dependent = DependentLaunch.of(launch.grid, launch.threads, launch.smem_bytes, stream)
+        status = launch_dependent(function, dependent, arguments.address)
+        if status:
+            raise self._gpu.driver.CUDADriverError(status)
 
     def unload(self) -> None:
         """Give the machine code's memory back. The stream must be idle."""
