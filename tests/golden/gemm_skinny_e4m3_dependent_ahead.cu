@@ -1,5 +1,5 @@
 // autogemm, family gemm_skinny: BM=8 BN=16 BK=1024 WN=16 SLICE_K=8 SPLIT_K=1 STAGES=1 PREFETCH_A=0
-// L2_PREFETCH=128 MIN_BLOCKS=2 PDL=1 L2_AHEAD=1
+// L2_PREFETCH=128 MIN_BLOCKS=2 PDL=late L2_AHEAD=1
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
 // A and B e4m3, C bf16, accumulators FP32.
@@ -298,7 +298,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
                 int ldb, float beta, Result* C, int ldc, const float* epilogue_sa,
                 const float* epilogue_sb) {
     extern __shared__ __align__(16) float shared[];
-    let_next_kernel_begin();
 
     // Which tile of C.
     const int m0 = (int)blockIdx.y * BM;
@@ -371,6 +370,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
                 if (k_tile + stage + STAGES < end_k_tile) {
                     load_slice_b(rows_b, k + STAGES * BK, b[stage]);
                     scales[stage] = block_scales.load(k + STAGES * BK);
+                } else {
+                    // All that this block loads is on its way: the next kernel may ask for more.
+                    let_next_kernel_begin();
                 }
             }
         }

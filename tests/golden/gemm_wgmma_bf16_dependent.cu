@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=128 BN=128 WM=64 WN=128 STAGES=6 SCHEDULE=cooperative CLUSTER_M=2
 // CLUSTER_N=1 SPLIT_K=1 BOX_M=64 C_BUFFERS=1 GROUP_M=8 BLOCKS=132 EPILOGUE=after K_ORDER=forward
-// SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=tma PDL=1
+// SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=tma PDL=late
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B bf16, C bf16, accumulators FP32.
@@ -653,7 +653,6 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         }
         mbarrier_fence_init();
     }
-    let_next_kernel_begin();
     wait_for_kernels_before();
     cluster_arrive_relaxed();
     cluster_wait_acquire();
@@ -684,6 +683,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
                     pipeline.advance();
                 }
             }
+            // All that this block loads is on its way: the next kernel may ask for more.
+            let_next_kernel_begin();
         }
     } else {
         take_registers();

@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=64 BN=64 WM=64 WN=64 STAGES=12 SCHEDULE=cooperative CLUSTER_M=1
 // CLUSTER_N=1 SPLIT_K=2 PARTIALS=apart BOX_M=64 C_BUFFERS=1 GROUP_M=1 BLOCKS=0 SWAP_AB=0 PACK=none
-// PDL=1
+// PDL=early
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B f16, C f16, accumulators FP32.

@@ -91,7 +91,7 @@ CASES = (
         "bf16_dependent",
         Problem(512, 4096, 4096, Layout.NT, DType.BF16),
         {"BN": 128, "WN": 128, "CLUSTER_M": 2, "GROUP_M": 8, "C_BUFFERS": 1, "STAGES": 6}
-        | {"EPILOGUE": "after", "PDL": 1},
+        | {"EPILOGUE": "after", "PDL": "late"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -99,7 +99,7 @@ CASES = (
         "f16_dependent_split",
         Problem(64, 4096, 4096, Layout.NT, DType.F16),
         {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2}
-        | {"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "PDL": 1},
+        | {"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "PDL": "early"},
         family="gemm_wgmma",
         least_arch=90,
     ),
