@@ -88,9 +88,12 @@ def _summary(results: Mapping[str, Any]) -> Iterator[str]:
         if row.get("sustained_ratio"):
             yield _sustained_line(row)
     if results.get("copy_gb_s"):
-        yield f"bytes of A, B and C, each once; a copy moves {results['copy_gb_s']:.0f} GB/s:"
+        yield (
+            f"bytes of A, B and C, each once; a copy of gigabytes moves {results['copy_gb_s']:.0f} "
+            "GB/s; small: one of as many bytes"
+        )
         for row in results["rows"]:
-            yield _bytes_line(row, results["copy_gb_s"])
+            yield _bytes_line(row, results["copy_gb_s"], results.get("copies_us", {}))
     if results["not_measured"]:
         yield f"not measured yet: {' '.join(results['not_measured'])}"
     for shape, reason in results["failed"].items():
@@ -111,11 +114,14 @@ def moved_bytes(row: Row) -> int:
     return problem_of(row["shape"], dtype=DType.parse(row["dtype"])).moved_bytes
 
 
-def _bytes_line(row: Row, copy_gb_s: float) -> str:
+def _bytes_line(row: Row, copy_gb_s: float, copies_us: Mapping[str, float]) -> str:
+    """The rates of kernel and baseline beside that of a copy, and of one that is as small."""
+    small_us = copies_us.get(str(moved_bytes(row)))
+    small = f"; small {small_us:.2f} us, {small_us / row['time_us']:.3f}" if small_us else ""
     own, other = (moved_bytes(row) / row[time] / 1e3 for time in ("time_us", "baseline_us"))
     return (
         f"{row['shape']:>14} {own:6.0f} GB/s, {own / copy_gb_s:.3f} of a copy; the baseline "
-        f"{other:6.0f} GB/s, {other / copy_gb_s:.3f}"
+        f"{other:6.0f} GB/s, {other / copy_gb_s:.3f}{small}"
     )
 
 
