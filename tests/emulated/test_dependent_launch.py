@@ -27,7 +27,7 @@ DEEP = Problem(5, 264, 2600, Layout.NT, DType.BF16)
 
 
 def small(case: GoldenCase) -> Problem:
-    rows = 150 if case.family == "gemm_wgmma" else 5
+    rows = 9 if "skinny" in case.family else 150
     beta = -0.5 if case.problem.epilogue.is_plain else 0.0
     return replace(case.problem, m=rows, n=264, k=592, lda=0, ldb=0, ldc=0, beta=beta)
 
@@ -62,6 +62,9 @@ BUGS = {
     "no wait behind prefetches": (AHEAD, WAIT, ""),
     "tiles without a wait": (WGMMA, WAIT, ""),
     "partial sums without a wait": (SPLIT, WAIT, ""),
+    "FP32 without a wait": ("sgemm_simt_pipeline_dependent", WAIT, ""),
+    "FP32, partial sums without a wait": ("sgemm_simt_double_buffer_dependent_split", WAIT, ""),
+    "FP32, few rows without a wait": ("sgemm_skinny_dependent", WAIT, ""),
     "one warp waits for all": (SKINNY, WAIT, "if (threadIdx.x < 32) " + WAIT),
     "the thread that loads does not wait": (
         *(WGMMA, WAIT),
@@ -101,7 +104,7 @@ def test_a_launch_that_does_not_overlap_needs_no_wait(emulator: Emulator) -> Non
     assert report.ok, report.message
 
 
-@pytest.mark.parametrize("family", ["gemm_skinny", "gemm_wgmma"])
+@pytest.mark.parametrize("family", ["gemm_skinny", "gemm_wgmma", "sgemm_simt", "sgemm_skinny"])
 def test_texts_of_others_do_not_say_it(family: str) -> None:
     """A parameter that a kernel does not use leaves its text as it was."""
     case = next(one for one in GOLDEN_CASES if one.family == family and str(one) not in CASES)

@@ -38,6 +38,18 @@ CASES = (
         | {"FMA_ORDER": "rows"},
     ),
     GoldenCase(
+        "pipeline_dependent",
+        square(512),
+        TILE_64 | {"BK": 16, "PAD_A": 4, "STAGES": 3, "GROUP_M": 1, "PDL": "late"},
+        least_arch=90,
+    ),
+    GoldenCase(
+        "double_buffer_dependent_split",
+        Problem(256, 256, 16384),
+        TILE_64 | {"BK": 8, "PAD_A": 4, "STAGES": 2, "SPLIT_K": 8, "GROUP_M": 1, "PDL": "early"},
+        least_arch=90,
+    ),
+    GoldenCase(
         "double_buffer",
         square(4096, Layout.NT),
         TILE_64 | {"BK": 16, "PAD_B": 4, "STAGES": 2, "GROUP_M": 1, "VEC_STORE": 4},

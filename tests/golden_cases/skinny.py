@@ -60,6 +60,13 @@ CASES = (
         family="sgemm_skinny",
     ),
     GoldenCase(
+        "dependent",
+        Problem(16, 4096, 4096, layout=Layout.NT),
+        {"BM": 16, "BN": 128, "BK": 64, "TM": 16, "SLICE_K": 8, "SPLIT_K": 4, "PDL": "late"},
+        family="sgemm_skinny",
+        least_arch=90,
+    ),
+    GoldenCase(
         "bf16",
         Problem(8, 4096, 4096, Layout.NT, DType.BF16),
         {"BK": 512, "SLICE_K": 8, "STAGES": 4, "PREFETCH_A": 1},
