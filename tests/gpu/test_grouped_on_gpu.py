@@ -29,7 +29,7 @@ FAMILIES = {
     "gemm_wgmma": DType.BF16,
     "gemm_skinny": DType.BF16,
 }
-DIVIDING = ("gemm_mma",)
+DIVIDING = ("gemm_mma", "gemm_wgmma")
 FEW = 8
 BIAS = "relu(acc * scale[g] + bias[g, n])"
 SWIGLU = "silu(acc[n] + bias[g, n]) * acc[n + N]"
