@@ -185,7 +185,9 @@ DIVIDED_MUTATIONS: tuple[Mutation, ...] = (
     # Ranges of other groups.
     Mutation(WGMMA, "rows from the first group on", "range.first + k_tile * BK", "k_tile * BK"),
     Mutation(WGMMA, "the first offset", "first = offsets[group]", "first = offsets[0]"),
-    Mutation(WGMMA, "rows up to the end", "offsets[group + 1] - first", "offsets[groups] - first"),
+    Mutation(
+        WGMMA, "as many rows as up to its end", "offsets[group + 1] - first}", "offsets[group + 1]}"
+    ),
     Mutation(
         WGMMA,
         "rows of the group before",
