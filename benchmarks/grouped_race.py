@@ -1,10 +1,12 @@
 """Races `autogemm.grouped_gemm` with PyTorch's grouped product, which reads offsets on the GPU too.
 
     benchmarks/gpu_box.sh run python3 benchmarks/grouped_race.py --commit COMMIT --out OUT
+    ... grouped_race.py --suite grouped-k --out OUT    gradients of weights: groups that divide K
 
-Each shape of `suite.py --suite grouped` is tuned for a few seconds, into a database of its own.
+Each shape of `suite.py` is tuned for a few seconds, into a database of its own.
 Both products are compared with one in float64, then captured in CUDA graphs of some milliseconds
-and timed in turn, in random order, round after round. Written: grouped_race_GPU.json and .txt.
+and timed in turn, in random order, round after round. Written: grouped_race_GPU.json and .txt, or
+grouped_k_race_GPU.
 """
 
 import json
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from suite_shapes import GROUPED_SHAPES, problem_of
+from suite_shapes import NAMED, problem_of
 from suite_tables import gpu_label
 from torch_timing import interleaved
 
@@ -34,6 +36,8 @@ from autogemm.support.errors import AutogemmError
 # bf16 has 8 bits; sums in FP32 are rounded once.
 TOLERANCE = 2.0**-7
 DEVICE = "cuda"
+# The layout of each suite, and the name of its files.
+SUITES = {"grouped": (Layout.NT, "grouped_race"), "grouped-k": (Layout.TN, "grouped_k_race")}
 OURS = "autogemm"
 Calls = dict[str, Callable[[], Any]]
 
@@ -220,6 +224,35 @@ def calls_of(problem: Problem) -> tuple[Calls, Callable[[str, Any], float]]:
     return calls, lambda _, result: group_error(result, x, w, ranges)
 
 
+def divided_calls(problem: Problem) -> tuple[Calls, Callable[[str, Any], float]]:
+    """Our products of groups that divide K, and PyTorch's of two matrices: its own gradient of the
+    weights.
+    """
+    import torch
+
+    made = torch.Generator(DEVICE).manual_seed(1)
+    given: dict[str, Any] = {"device": DEVICE, "dtype": torch.bfloat16, "generator": made}
+    x, y = torch.randn(problem.k, problem.m, **given), torch.randn(problem.k, problem.n, **given)
+    starts = problem.groups.given(problem.k)
+    offsets = torch.tensor(starts, device=DEVICE, dtype=torch.int32)
+    ends, out = offsets[1:].contiguous(), unwritten(problem.groups.count, problem.m, problem.n)
+    calls: Calls = {
+        OURS: lambda: autogemm.grouped_gemm_tn(x, y, offsets, out),
+        "torch": lambda: torch._grouped_mm(x.T, y, offs=ends),
+    }
+
+    def error_of(_: str, result: Any) -> float:
+        errors = []
+        for group, (first, end) in enumerate(problem.groups.ranges(problem.k)):
+            expected = x[first:end].double().T @ y[first:end].double()
+            # The C of an empty group is 0.
+            size = expected.abs().max() if first < end else 1.0
+            errors.append((result[group].double() - expected).abs().max() / size)
+        return float(torch.stack(errors).max())
+
+    return calls, error_of
+
+
 def race_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options that races have in common."""
     for option in (
@@ -234,15 +267,18 @@ def race_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--suite", type=click.Choice(list(SUITES)), default="grouped", help="As of suite.py.")
 @race_options
-def main(shapes: str, **options: Any) -> None:
+def main(suite: str, shapes: str, **options: Any) -> None:
     """Ratios to PyTorch's grouped product."""
+    layout, name = SUITES[suite]
     problems = {
-        shape: problem_of(shape, Layout.NT, DType.BF16)
-        for shape in (shapes.split(";") if shapes else GROUPED_SHAPES)
+        shape: problem_of(shape, layout, DType.BF16)
+        for shape in (shapes.split(";") if shapes else NAMED[suite][1])
     }
     command = "benchmarks/grouped_race.py"
-    race = Race("grouped_race", command, "torch", "torch._grouped_mm", calls_of)
+    calls = calls_of if layout is Layout.NT else divided_calls
+    race = Race(name, command, "torch", "torch._grouped_mm", calls)
     sys.exit(1 if race.go(problems, options)["failed"] else 0)
 
 

@@ -12,6 +12,7 @@
     ... suite.py --suite layouts --dtype tf32 --layouts nn,nt,tn,tt --out OUT
     ... suite.py --suite batched --out OUT                       many small products in a launch
     ... suite.py --suite grouped --dtype bf16 --layouts nt --out OUT    experts
+    ... suite.py --suite grouped-k --dtype bf16 --layouts tn --out OUT    gradients of experts
     ... suite.py --suite moe-decode --dtype bf16 --layouts nt --l2 rotate --out OUT    few tokens
     ... suite.py --suite swiglu --dtype bf16 --layouts nt --out OUT
     ... suite.py --dtype e4m3 --layouts nt --out OUT

@@ -56,6 +56,18 @@ GROUPED_SHAPES = (
     "8192x4096x7168 groups=64 zipf=1.1 seed=1",
     "65536x7168x2048 groups=64 uniform",
 )
+# Gradients of their weights, layout tn: K is the rows of all tokens together, of which
+# each has several. First fewer rows for each group than a k tile is deep.
+GROUPED_K_SHAPES = (
+    "2048x1536x4096 groups=128 uniform",
+    "2048x1536x32768 groups=128 zipf=1.1 seed=1",
+    "2048x1536x65536 groups=128 uniform",
+    "768x2048x65536 groups=128 zipf=1.1 seed=1",
+    "4096x14336x8192 groups=8 uniform",
+    "14336x4096x16384 groups=8 zipf=1.1 seed=1",
+    "7168x4096x16384 groups=32 zipf=1.1 seed=1",
+    "2048x7168x65536 groups=32 uniform",
+)
 # Tokens that decode, each over the same 8 of 128 experts; M is the rows of all, 8 a token. Experts
 # of Qwen3-30B-A3B and of DeepSeek-V3's width, up and down.
 MOE_DECODE_SHAPES = tuple(
@@ -117,6 +129,7 @@ NAMED: dict[str, tuple[str, Sequence[str]]] = {
     "layouts": ("KIND_layouts_LAYOUT", ("1024", "2048", "4096", "8192")),
     "batched": ("batched_KIND_LAYOUT", BATCHED_SHAPES),
     "grouped": ("grouped_KIND_LAYOUT", GROUPED_SHAPES),
+    "grouped-k": ("grouped_k_KIND_LAYOUT", GROUPED_K_SHAPES),
     "moe-decode": ("moe_decode_KIND_LAYOUT", MOE_DECODE_SHAPES),
     "swiglu": ("epilogue_swiglu_KIND_LAYOUT", GATED_SHAPES),
     "block-scales": ("block_scales_KIND_LAYOUT", SCALED_SHAPES),
@@ -165,7 +178,7 @@ def shape_of(problem: Problem) -> str:
 
 def rows_of_each(problem: Problem) -> int:
     """Return the rows of a product; of groups as many as those with rows have in the mean."""
-    if problem.groups.is_none:
+    if problem.groups.is_none or problem.divides_k:
         return problem.m
     return math.ceil(problem.used_rows / problem.groups.num_used(problem.m))
 

@@ -19,6 +19,7 @@ from autogemm.model.batch import Batch
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, load_family
@@ -80,6 +81,25 @@ def seeds_as_text() -> Iterator[KernelSource]:
 
 def test_products_of_the_seeds_wait_for_nothing(compiler: Compiler) -> None:
     sources = list(seeds_as_text())
+    for source, pending in [(it, compiler.submit(it, "sm_90")) for it in sources]:
+        compiled = pending.result()
+        assert "(C75" not in compiled.log, (source.config, compiled.log)
+        assert not any(one.spill_store_bytes for one in compiled.resources), source.config
+
+
+def test_products_of_groups_of_k_wait_for_nothing(compiler: Compiler) -> None:
+    """Rows are cleared while products with the k tile before are under way."""
+    groups = Groups.parse("128 uniform")
+    problem = Problem(1536, 2048, 16384, Layout.TN, DType.BF16, groups=groups)
+    names = ("BM", "BN", "WM", "WN", "SCHEDULE", "EPILOGUE")
+    shaping = {
+        tuple(config[name] for name in names): config
+        for config in WGMMA.seeds
+        if config["CLUSTER_M"] == config["CLUSTER_N"] == 1
+        and not broken_constraints(WGMMA, config, problem, find_device("h100"))
+    }
+    assert len(shaping) >= 10
+    sources = [render(WGMMA, config, problem) for config in shaping.values()]
     for source, pending in [(it, compiler.submit(it, "sm_90")) for it in sources]:
         compiled = pending.result()
         assert "(C75" not in compiled.log, (source.config, compiled.log)

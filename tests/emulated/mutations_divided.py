@@ -1,20 +1,40 @@
 """Bugs to plant in kernels of which groups divide K; see mutations_groups.py."""
 
 from mutations import Base, Mutation
-from mutations_groups import MMA
+from mutations_groups import MMA, PERSISTENT
 
+from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
+from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
+from autogemm.space import Tile
 from autogemm.verify.edge_cases import DIVIDED_SHAPES, grouped
 
 EDGES, WHOLE, MASKED = DIVIDED_SHAPES
 TILE_MMA = (32, 32, 32)
+TILE_WGMMA = (64, 64, 64)
 
 
-def divided(number: int, beta: float = 0.0, masked: bool = False) -> Problem:
+def divided(number: int, beta: float = 0.0, masked: bool = False, tile: Tile = TILE_MMA) -> Problem:
     shape = MASKED if masked else WHOLE if number % 2 else EDGES
-    problem = shape.problem(TILE_MMA, Layout.TN, DType.BF16, (0.5, beta))
-    return grouped(problem, number, TILE_MMA, masked)
+    problem = shape.problem(tile, Layout.TN, DType.BF16, (0.5, beta))
+    return grouped(problem, number, tile, masked)
+
+
+def by_warpgroups(number: int, beta: float = 0.0, masked: bool = False) -> Problem:
+    return divided(number, beta, masked, TILE_WGMMA)
+
+
+# A whole k tile, one that ends in its middle, one of a single row, and none, behind which there are
+# rows of no group, which are NaN; C has edges.
+WITHIN_TILES = Problem(
+    *(72, 136, 256, Layout.TN, DType.BF16),
+    alpha=0.5,
+    beta=-1.5,
+    ldc=144,
+    groups=Groups.parse("64,40,1,0,100,0"),
+)
+HOPPER: dict[str, Value] = PERSISTENT | {"STORE_C": "tma", "LOAD_WARPS": 4}
 
 
 DIVIDED_BASES: dict[str, Base] = {
@@ -25,8 +45,39 @@ DIVIDED_BASES: dict[str, Base] = {
     "masked groups of K": Base(
         MMA, (divided(0, masked=True), divided(2, 0.5, masked=True)), "gemm_mma"
     ),
+    "groups of K by wgmma": Base(
+        HOPPER | {"BN": 128, "WN": 128, "C_BUFFERS": 2},
+        (by_warpgroups(0, -1.5), by_warpgroups(1), WITHIN_TILES),
+        "gemm_wgmma",
+    ),
+    "groups of K by two warpgroups": Base(
+        HOPPER | {"BM": 128, "BN": 128, "WN": 128, "C_BUFFERS": 2, "EPILOGUE": "overlapped"},
+        (by_warpgroups(0, 0.5), WITHIN_TILES),
+        "gemm_wgmma",
+    ),
+    "groups of K, pingpong": Base(
+        HOPPER | {"SCHEDULE": "pingpong", "STORE_C": "threads", "BOX_M": 16},
+        (by_warpgroups(0), by_warpgroups(2, 0.5), WITHIN_TILES),
+        "gemm_wgmma",
+    ),
+    "groups of K by clusters": Base(
+        HOPPER | {"BM": 128, "WM": 128, "CLUSTER_M": 2, "CLUSTER_N": 2, "GROUP_M": 4},
+        (by_warpgroups(0), WITHIN_TILES),
+        "gemm_wgmma",
+    ),
+    "groups of K, C^T": Base(
+        HOPPER | {"BM": 64, "BN": 128, "WN": 128, "SWAP_AB": 1, "BOX_M": 16, "C_BUFFERS": 2},
+        (by_warpgroups(0, 0.5), WITHIN_TILES),
+        "gemm_wgmma",
+    ),
+    "masked groups of K by wgmma": Base(
+        HOPPER, (by_warpgroups(0, masked=True), by_warpgroups(2, 0.5, masked=True)), "gemm_wgmma"
+    ),
 }
-PLAIN, DEEP, BY_COUNTS = DIVIDED_BASES
+PLAIN, DEEP, BY_COUNTS, WGMMA, PAIR, PINGPONG, CLUSTERS, TRANSPOSED, COUNTED = DIVIDED_BASES
+STRIPES = "stripe < STAGE_BYTES / (BK * 128)"
+RANGE = "const int num_k_tiles = range.num_k_tiles();\n"
+SKIPPED = "if (range.rows == 0) {\n                continue;\n            }\n"
 
 DIVIDED_MUTATIONS: tuple[Mutation, ...] = (
     # Rows of other groups.
@@ -60,4 +111,140 @@ DIVIDED_MUTATIONS: tuple[Mutation, ...] = (
         "if (K == 0) {\n        return;\n    } else {",
     ),
     Mutation(DEEP, "an empty group is loaded", "if (K > 0) {", "{"),
+    # Rows of a k tile that are not the group's: A's may be NaN where B's are zeros.
+    *(
+        Mutation(base, name, old, new)
+        for base in (WGMMA, PAIR, PINGPONG, CLUSTERS, TRANSPOSED, COUNTED)
+        for name, old, new in (
+            ("rows of others multiplied", "if (rows < BK) {", "if (0) {"),
+            (
+                "rows of A not cleared",
+                "int stripe = 0; stripe < STAGE",
+                "int stripe = BM / BK; stripe < STAGE",
+            ),
+            ("rows of B not cleared", STRIPES, "stripe < BM / BK"),
+        )
+    ),
+    Mutation(
+        WGMMA, "the last stripe not cleared", STRIPES, "stripe < STAGE_BYTES / (BK * 128) - 1"
+    ),
+    Mutation(
+        WGMMA, "a row too few cleared", "first_row + thread / 8", "first_row + 1 + thread / 8"
+    ),
+    Mutation(
+        WGMMA,
+        "a row of the group's cleared",
+        "first_row + thread / 8",
+        "max(0, first_row - 1) + thread / 8",
+    ),
+    Mutation(WGMMA, "the last row not cleared", "row < BK; row +=", "row < BK - 1; row +="),
+    Mutation(WGMMA, "half of each row cleared", "thread % 8 * 16", "thread % 4 * 16"),
+    Mutation(PAIR, "rows of one warpgroup cleared", "row += MEMBERS / 8", "row += MEMBERS / 4"),
+    Mutation(
+        WGMMA, "cleared in the stage before", "rows = pipeline.k_tile_a()", "rows = pipeline.stages"
+    ),
+    Mutation(WGMMA, "no k tile but the first is short", "        rows -= BK;\n", ""),
+    Mutation(
+        WGMMA,
+        "all rows of the last k tile",
+        "num_k_tiles, range.rows,",
+        "num_k_tiles, BK * num_k_tiles,",
+    ),
+    *(
+        Mutation(
+            base,
+            "cleared rows not fenced",
+            f"    fence_before_bulk_copies();\n    {sync}",
+            f"    {sync}",
+        )
+        for base, sync in (
+            (WGMMA, "named_barrier_sync(1 + CONSUMERS"),
+            (PINGPONG, "named_barrier_sync(1 + threadIdx.x"),
+        )
+    ),
+    *(
+        Mutation(base, "multiplied before all have cleared", sync, "")
+        for base, sync in (
+            (WGMMA, "named_barrier_sync(1 + CONSUMERS, MEMBERS);"),
+            (PAIR, "named_barrier_sync(1 + CONSUMERS, MEMBERS);"),
+            (PINGPONG, "named_barrier_sync(1 + threadIdx.x / WARPGROUP, MEMBERS);"),
+        )
+    ),
+    Mutation(
+        PAIR,
+        "a warpgroup waits for itself alone",
+        "named_barrier_sync(1 + CONSUMERS, MEMBERS)",
+        "named_barrier_sync(3 + threadIdx.x / WARPGROUP, WARPGROUP)",
+    ),
+    Mutation(
+        CLUSTERS,
+        "other blocks load before rows are cleared",
+        "mbarrier_arrive_at_rank(empty",
+        "mbarrier_arrive_relaxed_at_rank(empty",
+    ),
+    # Ranges of other groups.
+    Mutation(WGMMA, "rows from the first group on", "range.first + k_tile * BK", "k_tile * BK"),
+    Mutation(WGMMA, "the first offset", "first = offsets[group]", "first = offsets[0]"),
+    Mutation(
+        WGMMA, "as many rows as up to its end", "offsets[group + 1] - first}", "offsets[group + 1]}"
+    ),
+    Mutation(
+        WGMMA,
+        "rows of the group before",
+        "ranges.of(place.product)",
+        "ranges.of(max(0, place.product - 1))",
+    ),
+    Mutation(
+        WGMMA, "a row too many", "offsets[group + 1] - first", "offsets[group + 1] - first + 1"
+    ),
+    Mutation(
+        WGMMA, "a row too few", "offsets[group + 1] - first", "offsets[group + 1] - first - 1"
+    ),
+    Mutation(WGMMA, "a group's last k tile left out", "(rows + BK - 1) / BK", "rows / BK"),
+    Mutation(
+        COUNTED,
+        "rows past the count",
+        "{group * capacity, counts[group]}",
+        "{group * capacity, capacity}",
+    ),
+    Mutation(COUNTED, "a count of another group", ", counts[group]}", ", counts[0]}"),
+    Mutation(COUNTED, "groups without gaps", "{group * capacity,", "{group * counts[group],"),
+    # C of another group, and of those without rows.
+    Mutation(WGMMA, "C of the first group", "{&map_c, place.product}", "{&map_c, 0}"),
+    Mutation(PAIR, "C of the tile before", "finished.map_c.matrix = place.product;\n", ""),
+    Mutation(WGMMA, "the old C of the first group", "place.product * M * ldc", "0 * M * ldc"),
+    Mutation(PINGPONG, "C as far apart as N", "place.product * M * ldc", "place.product * N * ldc"),
+    Mutation(
+        PINGPONG, "a tile's last rows in the next group's C", "{M, N, own_c", "{2 * M, N, own_c"
+    ),
+    Mutation(
+        WGMMA, "the last group left out", "tiles.products = groups", "tiles.products = groups - 1"
+    ),
+    Mutation(WGMMA, "an empty group not written", RANGE, f"{RANGE}            {SKIPPED}"),
+    Mutation(WGMMA, "an empty group without a k tile", "max(1, (rows", "max(0, (rows"),
+    # Stages of the other warpgroup's tile.
+    Mutation(
+        PINGPONG,
+        "skips as many k tiles as its own",
+        "pipeline.skip(ranges.num_k_tiles(tiles, tile + stride))",
+        "pipeline.skip(num_k_tiles)",
+    ),
+    Mutation(
+        PINGPONG,
+        "skips those of the next tile but one",
+        "(tiles, tile + stride)",
+        "(tiles, tile + 2 * stride)",
+    ),
+    Mutation(
+        PINGPONG,
+        "begins with the first stage",
+        "pipeline.skip(ranges.num_k_tiles(tiles, first_tile));",
+        "",
+    ),
+    Mutation(
+        PINGPONG,
+        "offsets behind the last",
+        "index < tiles.count() ? of(tiles.place(index).product).num_k_tiles() : 0",
+        "of(tiles.place(index).product).num_k_tiles()",
+    ),
 )

@@ -509,6 +509,31 @@ CASES = (
         family="gemm_wgmma",
         least_arch=90,
     ),
+    # Groups that divide K.
+    GoldenCase(
+        "divided",
+        grouped(Problem(1536, 2048, 16384, Layout.TN, DType.BF16), "128 uniform"),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "divided_in_pairs",
+        grouped(Problem(4096, 14336, 8192, Layout.TN, DType.BF16_F32)),
+        IN_PAIRS,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "divided_masked_pingpong",
+        fused(
+            grouped(Problem(1536, 2048, 16384, Layout.TN, DType.F16), "32 uniform masked=8192"),
+            "acc * scale[m] + c[m, n]",
+        ),
+        {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"CLUSTER_M": 1, "GROUP_M": 8, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
     # Gated: two columns of the product for each of C.
     GoldenCase(
         "fused_gated",

@@ -29,7 +29,7 @@ FAMILIES = {
     "gemm_wgmma": DType.BF16,
     "gemm_skinny": DType.BF16,
 }
-DIVIDING = ("gemm_mma",)
+DIVIDING = ("gemm_mma", "gemm_wgmma")
 FEW = 8
 BIAS = "relu(acc * scale[g] + bias[g, n])"
 SWIGLU = "silu(acc[n] + bias[g, n]) * acc[n + N]"
@@ -145,6 +145,52 @@ def test_a_captured_graph_is_replayed_with_other_counts() -> None:
             expected = products[group, :count].to(torch.bfloat16)
             assert torch.equal(out[group, :count], expected), (rows, group)
             assert bool((out[group, count:] == 7.0).all()), (rows, group)
+
+
+@needs_torch
+@pytest.mark.parametrize("name", DIVIDING)
+def test_nan_of_other_groups_of_k_stays_there(
+    name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the group behind another's last are NaN; a graph is replayed with other offsets."""
+    import torch
+
+    if name == "gemm_wgmma" and torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("no wgmma")
+    monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "one.db"))
+    rows, m, n, groups = 600, 264, 520, 6
+    problem = Problem(m, n, rows, Layout.TN, DType.BF16, groups=Groups(groups))
+    autogemm.tune(problem, family=name, trials=4, certify=False, progress=False, require_gpu=True)
+    autogemm.forget()
+    x, y = integers(rows, m), integers(rows, n)
+    out = torch.full((groups, m, n), 7.0, device="cuda:0", dtype=torch.bfloat16)
+    offsets = torch.tensor([0, 0, 65, 66, 300, 301, 600], device="cuda:0", dtype=torch.int32)
+    autogemm.grouped_gemm_tn(x, y, offsets, out)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        autogemm.grouped_gemm_tn(x, y, offsets, out)
+    for starts, spoilt in (
+        ([0, 0, 65, 66, 300, 301, 600], 3),
+        ([5, 64, 128, 129, 129, 500, 590], 1),
+        ([0, 1, 2, 3, 600, 600, 600], 3),
+    ):
+        own_x, own_y = x.clone(), y.clone()
+        for operand in (x, y):
+            operand[starts[spoilt] : starts[spoilt + 1]] = float("nan")
+            operand[starts[-1] :] = float("nan")
+        offsets.copy_(torch.tensor(starts, device="cuda:0"))
+        out.fill_(7.0)
+        graph.replay()
+        torch.cuda.synchronize()
+        for group, (first, end) in enumerate(itertools.pairwise(starts)):
+            if group == spoilt:
+                assert bool(out[group].isnan().all())
+            else:
+                product = x[first:end].float().T @ y[first:end].float()
+                assert torch.equal(out[group], product.to(torch.bfloat16)), (starts, group)
+        x.copy_(own_x)
+        y.copy_(own_y)
 
 
 @needs_torch

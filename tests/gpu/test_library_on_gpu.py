@@ -159,7 +159,10 @@ def test_batches_and_groups_by_tma(target: CudaTarget, tmp_path: Path) -> None:
         pytest.skip(f"{target.device.name} has no wgmma")
     stacked = tuple(
         part_of(DType.BF16, "gemm_wgmma", kind=kind, device=H100)
-        for kind in (Kind.BATCH, Kind.GROUPED, Kind.MASKED)
+        for kind in (
+            *(Kind.BATCH, Kind.GROUPED, Kind.MASKED),
+            *(Kind.GROUPED_TN, Kind.MASKED_TN),
+        )
     )
     build_and_replay(tmp_path, Library(H100, (), stacked=stacked))
 

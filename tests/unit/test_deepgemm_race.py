@@ -14,14 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 import autogemm
-from autogemm.model.problem import Problem
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import AutogemmError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import deepgemm_race
 import grouped_race
 import torch_timing
-from suite_shapes import SCALED_SHAPES
+from suite_shapes import GROUPED_K_SHAPES, SCALED_SHAPES, problem_of
 
 US = {"autogemm": [8.0, 10.0, 12.0], "DeepGEMM": [10.0, 15.0, 12.0]}
 
@@ -275,6 +276,52 @@ def test_both_get_the_same_product(on_cpu: OnCpu, shape: str) -> None:
     assert 0 < row["error"] < 2**-8
     assert 0 < row["DeepGEMM_error"] < 2**-8
     assert on_cpu.expected == ([20] if shape == MASKED else [])
+
+
+def products_of_groups(x: Any, y: Any, offsets: Any, out: Any) -> Any:
+    for group in range(len(out)):
+        rows = slice(int(offsets[group]), int(offsets[group + 1]))
+        out[group] = x[rows].T @ y[rows]
+    return out
+
+
+DIVIDED = "24x40x160 groups=70,0,1,89"
+
+
+def test_groups_that_divide_k_race_with_pytorchs(
+    on_cpu: OnCpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autogemm, "grouped_gemm_tn", products_of_groups)
+    calls, error_of = grouped_race.divided_calls(problem_of(DIVIDED, Layout.TN, DType.BF16))
+    results = {name: call() for name, call in calls.items()}
+    for name, result in results.items():
+        assert 0 < error_of(name, result) < 2**-8
+    for group, wrong in ((0, math.nan), (1, 1.0), (3, 9.0)):
+        spoilt = results["autogemm"].clone()
+        spoilt[group, 5, 7] += wrong
+        assert not error_of("autogemm", spoilt) <= grouped_race.TOLERANCE
+
+
+@pytest.mark.usefixtures("gpu")
+def test_gradients_are_a_suite_of_grouped_race(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raced_ones = []
+
+    def calls_of(problem: Problem) -> Any:
+        raced_ones.append(problem)
+        errors = dict.fromkeys(("autogemm", "torch"), 0.001)
+        return {name: lambda: None for name in errors}, lambda name, _: errors[name]
+
+    monkeypatch.setattr(grouped_race, "divided_calls", calls_of)
+    times = {"autogemm": US["autogemm"], "torch": US["DeepGEMM"]}
+    monkeypatch.setattr(grouped_race, "interleaved", lambda calls, rounds: times)
+    arguments = ["--suite", "grouped-k", "--out", str(tmp_path)]
+    done = CliRunner().invoke(grouped_race.main, arguments)
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "grouped_k_race_h200.json").read_text())
+    assert [row["shape"] for row in found["rows"]] == list(GROUPED_K_SHAPES)
+    assert all(problem.divides_k for problem in raced_ones)
 
 
 def forgets_a_row(out: Any) -> None:
