@@ -52,7 +52,7 @@ import click
 from small_copies import copies_us
 from suite_shapes import NAMED, Suite, shape_of, suite_of
 from suite_shown import draw as draw_results
-from suite_shown import line, table
+from suite_shown import line, moved_bytes, table
 from suite_tables import Table, gpu_label, rounds_of, row_of
 
 from autogemm.cli.options import seconds
@@ -272,7 +272,7 @@ def tables_of(suite: Suite, opened: Opened, commit: str, out: str) -> dict[Layou
     }
     if suite.counts_bytes and compiler is not None:
         head["copy_gb_s"] = cast("GpuTarget", target).ceilings(compiler).copy_gb_s
-        moved = {problem.moved_bytes for problem in suite.problems}
+        moved = {moved_bytes(shape_of(one), one.dtype.label) for one in suite.problems}
         head["copies_us"] = {str(one): took for one, took in copies_us(moved).items()}
     layouts = dict.fromkeys(problem.layout for problem in suite.problems)
     return {

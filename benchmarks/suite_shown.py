@@ -109,16 +109,17 @@ def _sustained_line(row: Row) -> str:
     return line
 
 
-def moved_bytes(row: Row) -> int:
-    """A, B and C, each once; of groups the B of those that have rows."""
-    return problem_of(row["shape"], dtype=DType.parse(row["dtype"])).moved_bytes
+def moved_bytes(shape: str, dtype: str) -> int:
+    """A, B and C, each once, without what an epilogue reads; of groups the B of those with rows."""
+    return problem_of(shape, dtype=DType.parse(dtype)).moved_bytes
 
 
 def _bytes_line(row: Row, copy_gb_s: float, copies_us: Mapping[str, float]) -> str:
     """The rates of kernel and baseline beside that of a copy, and of one that is as small."""
-    small_us = copies_us.get(str(moved_bytes(row)))
+    moved = moved_bytes(row["shape"], row["dtype"])
+    small_us = copies_us.get(str(moved))
     small = f"; small {small_us:.2f} us, {small_us / row['time_us']:.3f}" if small_us else ""
-    own, other = (moved_bytes(row) / row[time] / 1e3 for time in ("time_us", "baseline_us"))
+    own, other = (moved / row[time] / 1e3 for time in ("time_us", "baseline_us"))
     return (
         f"{row['shape']:>14} {own:6.0f} GB/s, {own / copy_gb_s:.3f} of a copy; the baseline "
         f"{other:6.0f} GB/s, {other / copy_gb_s:.3f}{small}"

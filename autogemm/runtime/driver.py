@@ -13,8 +13,7 @@ from typing import Any
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import DEFAULT_SMEM_BYTES, Launch
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda import device_facts
-from autogemm.targets.cuda.dependent_launch import DependentLaunch, driver_overlaps
+from autogemm.targets.cuda import DependentLaunch, device_facts, driver_overlaps
 
 # Driver numbers: CUfunction_attribute, CUpointer_attribute, CUstream_flags, CUstreamCaptureMode.
 MAX_DYNAMIC_SMEM = 8

@@ -225,6 +225,25 @@ def test_what_cublas_has_no_epilogue_for_is_left_to_a_kernel_behind(text: str) -
     assert fusion_of(Epilogue(text), DType.E4M3_E4M3) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "fusion"),
+    [
+        ("acc * s", Fusion(1, factors=("s",))),
+        ("t * acc * s", Fusion(1, factors=("t", "s"))),
+        ("relu(bias[n] + acc * s * t)", Fusion(6, bias="bias", factors=("s", "t"))),
+        ("acc * s + c[m, n]", Fusion(1, added="c", factors=("s",))),
+        ("acc * scale[m]", None),
+        ("acc * s * acc", None),
+        ("acc * s + acc * t", None),
+        ("(acc + bias[n]) * s", None),
+        ("acc * alpha", None),
+    ],
+)
+def test_values_that_multiply_sums_are_an_alpha(text: str, fusion: Fusion | None) -> None:
+    for dtype in (DType.E4M3, DType.BF16, DType.F32):
+        assert fusion_of(Epilogue(text), dtype) == fusion
+
+
 def test_sums_of_8_bit_floats_may_stay_in_the_tensor_cores(library: Library) -> None:
     problem = Problem(16, 16, 32, Layout.NT, DType.E4M3)
     gpu: Any = Gpu()

@@ -118,9 +118,12 @@ def ratio_of(run: Run) -> float:
     return float(ratio)
 
 
-def test_the_program_compares_it_with_calls_that_do_the_same(tmp_path: Path, cublas: Path) -> None:
+@pytest.mark.parametrize("text", ["relu(acc + bias[n])", "relu(s * acc * t + bias[n])"])
+def test_the_program_compares_it_with_calls_that_do_the_same(
+    tmp_path: Path, cublas: Path, text: str
+) -> None:
     """Fused by cuBLASLt, or plain products and a kernel behind them: the fastest right one."""
-    problem = Problem(33, 24, 40, dtype=DType.BF16, epilogue=Epilogue("relu(acc + bias[n])"))
+    problem = Problem(33, 24, 40, dtype=DType.BF16, epilogue=Epilogue(text))
     _, program = program_of(problem, tmp_path)
     times = tmp_path / "times"
     (tmp_path / "times").write_text(

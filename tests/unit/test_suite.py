@@ -186,7 +186,7 @@ def test_bytes_of_experts_that_decode_are_those_of_touched_weights() -> None:
     assert problem.groups.num_used(problem.m) == 8 and suite_shapes.shape_of(problem) == shape
     moved = 2 * (8 * 2048 + 8 * 1536 * 2048 + 8 * 1536)
     row = {"shape": shape, "dtype": "bf16", "time_us": 10.0, "baseline_us": 20.0}
-    assert suite_shown.moved_bytes(row) == problem.moved_bytes == moved
+    assert suite_shown.moved_bytes(shape, "bf16") == problem.moved_bytes == moved
     assert "0.630 of a copy" in suite_shown._bytes_line(row, 8000.0, {})
     small = suite_shown._bytes_line(row, 8000.0, {str(moved): 9.0})
     assert small.endswith("; small 9.00 us, 0.900")

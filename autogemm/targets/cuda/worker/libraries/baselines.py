@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from autogemm.model.dtypes import DType, Element
-from autogemm.model.fusion import fusion_of
+from autogemm.model.fusion import Fusion, fusion_of
 from autogemm.model.groups import NONE as NO_GROUPS
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Call, Status
@@ -251,7 +251,11 @@ class _Library:
         ]
 
     def _proposed(
-        self, problem: Problem, most: int, reduction: int = ANY_REDUCTION
+        self,
+        problem: Problem,
+        most: int,
+        reduction: int = ANY_REDUCTION,
+        fusion: Fusion | None = None,
     ) -> list[tuple[str, Callable[[Gemm], None]]]:
         """cuBLASLt's proposals by name, numbered from 1 in its order; of 8-bit floats those that
         promote their sums, then those that do not. Raises DeviceError where it has none.
@@ -266,7 +270,7 @@ class _Library:
             (f"cuBLASLt proposal {number}{way}", call)
             for way, adds_fast in ways.items()
             for number, call in enumerate(
-                self._lt.algorithms(problem, most, reduction, adds_fast=adds_fast), start=1
+                self._lt.algorithms(problem, most, reduction, fusion, adds_fast=adds_fast), start=1
             )
         ]
 
@@ -318,15 +322,12 @@ class _Library:
         if fusion is None:
             return []
         try:
-            proposed = self._lt.algorithms(problem, MOST_PROPOSALS, ANY_REDUCTION, fusion)
+            proposed = self._proposed(problem, MOST_PROPOSALS, ANY_REDUCTION, fusion)
         except DeviceError as error:
             self.left_out.append(Call("cuBLASLt, fused", Status.REJECTED, str(error)))
             return []
         step = fused(fusion, problem, self._prepared_problem.gpu)
-        return [
-            Baseline(f"cuBLASLt proposal {number}, fused", call, problem, address, step)
-            for number, call in enumerate(proposed, start=1)
-        ]
+        return [Baseline(f"{name}, fused", call, problem, address, step) for name, call in proposed]
 
     def proposals(self, reduction: int, remark: str = "") -> list[Baseline]:
         """cuBLASLt's proposals, numbered from 1 in its order."""

@@ -5,6 +5,7 @@ C's type or to 16 bits where that has 8, and one pointwise kernel of the same ex
 accesses 16 bytes at a time.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -124,6 +125,8 @@ def fused(fusion: Fusion, problem: Problem, gpu: Gpu) -> Step:
     """The one call of cuBLASLt."""
     # It lives as long as the function below.
     scale = gpu.allocate(4) if fusion.scale else None
+    values = {one.name: one.neutral for one in epilogue_rules(problem)}
+    alpha = math.prod(np.float32(values[EPILOGUE_PREFIX + name]) for name in fusion.factors)
 
     def queue(call: Callable[[Gemm], None], gemm: Gemm, inputs: InputSet) -> None:
         arrays = inputs.extras
@@ -132,11 +135,10 @@ def fused(fusion: Fusion, problem: Problem, gpu: Gpu) -> Step:
         if fusion.adds_input:
             added = arrays[EPILOGUE_PREFIX + fusion.added].address
         beta = 1.0 if fusion.added else 0.0
-        gemm = replace(gemm, alpha=1.0, beta=beta, bias=bias, added=added)
+        gemm = replace(gemm, alpha=float(alpha), beta=beta, bias=bias, added=added)
         call(gemm if scale is None else replace(gemm, scale_c=int(scale.ptr)))
 
     if scale is not None:
-        name = EPILOGUE_PREFIX + fusion.scale
-        (value,) = (one.neutral for one in epilogue_rules(problem) if one.name == name)
+        value = values[EPILOGUE_PREFIX + fusion.scale]
         gpu.write(int(scale.ptr), np.array([value], np.float32))
     return Step(queue)
