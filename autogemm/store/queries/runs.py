@@ -288,7 +288,8 @@ def runs_with_specs(session: Session, ids: list[int]) -> Iterator[tuple[Any, rec
     # The table, not the class: an object for each row takes longer than reading it.
     found = session.execute(select(RunRecord.__table__).where(RunRecord.id.in_(ids)))
     runs = {run.id: run for run in found}
-    for run in map(runs.__getitem__, ids):
+    # Another process may have removed one since its number was read.
+    for run in (runs[one] for one in ids if one in runs):
         spec = spec_of(
             run,
             problem=problems[run.problem_id],
