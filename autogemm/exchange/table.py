@@ -5,7 +5,6 @@ place in it.
 """
 
 import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from autogemm.exchange.jsonl.columns import csv_text, is_plain
+from autogemm.exchange.csv_columns import RunCells, csv_cell, csv_line, csv_texts
+from autogemm.exchange.jsonl.columns import is_plain
 from autogemm.exchange.jsonl.lines import fields_of, value_of_fields
 from autogemm.formats import MAX_LINE_CHARS, fault, lines_of
 from autogemm.model.results.columns import (
@@ -33,7 +33,7 @@ from autogemm.model.results.columns import (
     row_of,
     under,
 )
-from autogemm.store import Copy, RunCopy, TrialColumns, TrialCopy
+from autogemm.store import Copy, RunCopy, RunsOrTrials, TrialColumns, TrialCopy
 from autogemm.support.errors import ExchangeError
 
 _RUN: Paths = {
@@ -107,50 +107,59 @@ def _fault_in_one_line() -> Iterator[None]:
         raise ExchangeError(f"a row cannot be written: {fault(error)}") from error
 
 
-def csv_pieces(found: Iterable[RunCopy | TrialColumns]) -> Iterator[str]:
+def csv_pieces(found: Iterable[RunsOrTrials]) -> Iterator[str]:
     """The table as CSV, the first line with the names of the columns.
 
     A row for each trial, with the columns COLUMNS. Raises ExchangeError for what has no place.
     """
-    run: Row = {}
-    cells: Row = {}
+    rows: dict[int, Row] = {}
+    cells: dict[int, RunCells] = {}
     yield ",".join(COLUMNS) + "\n"
     for one in found:
-        if isinstance(one, RunCopy):
-            with _fault_in_one_line():
-                run = _run_row(one)
-                cells = {name: _cell(value) for name, value in run.items()}
+        if not isinstance(one, TrialColumns):
+            rows = _run_rows(one)
+            cells = {run_id: _run_cells(row) for run_id, row in rows.items()}
         elif is_plain(one):
-            yield csv_text(one, cells, COLUMNS)
+            yield from csv_texts(one, cells, COLUMNS)
         else:
-            with _fault_in_one_line():
-                yield _csv([_trial_row(copy, run) for copy in one.copies()])
+            yield "".join(map(_csv_row, _trial_rows(one, rows)))
 
 
-def _csv(rows: Iterable[Row]) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerows([_cell(row.get(name)) for name in COLUMNS] for row in rows)
-    return buffer.getvalue()
-
-
-def json_pieces(found: Iterable[RunCopy | TrialColumns]) -> Iterator[str]:
+def json_pieces(found: Iterable[RunsOrTrials]) -> Iterator[str]:
     """The table as a JSON list of objects. An infinite error becomes null: JSON has none."""
-    run: Row = {}
+    rows: dict[int, Row] = {}
     comma = ""
     yield "["
     for one in found:
-        if isinstance(one, RunCopy):
-            with _fault_in_one_line():
-                run = _run_row(one)
+        if not isinstance(one, TrialColumns):
+            rows = _run_rows(one)
             continue
-        for copy in one.copies():
-            with _fault_in_one_line():
-                row = _trial_row(copy, run)
+        for row in _trial_rows(one, rows):
             plain = {name: _plain(row.get(name)) for name in COLUMNS}
             yield f"{comma}\n  {json.dumps(plain)}"
             comma = ","
     yield "\n]\n" if comma else "]\n"
+
+
+def _run_rows(runs: Iterable[RunCopy]) -> dict[int, Row]:
+    """The rows of runs by number. Raises ExchangeError for what has no place."""
+    with _fault_in_one_line():
+        return {run.run_id: _run_row(run) for run in runs}
+
+
+def _trial_rows(batch: TrialColumns, runs: Mapping[int, Row]) -> Iterator[Row]:
+    for copy in batch.copies():
+        with _fault_in_one_line():
+            row = _trial_row(copy, runs[copy.run_id])
+        yield row
+
+
+def _run_cells(run: Row) -> RunCells:
+    return RunCells({name: csv_cell(_cell(value)) for name, value in run.items()}, run["flops"])
+
+
+def _csv_row(row: Row) -> str:
+    return csv_line(_cell(row.get(name)) for name in COLUMNS)
 
 
 def _cell(value: Any) -> Any:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         TrialCopy,
         TrialRow,
     )
-    from autogemm.store.transfer.outgoing import Leaving
-    from autogemm.store.transfer.trials import TrialColumns
+    from autogemm.store.transfer.outgoing import Leaving, RunsOrTrials
+    from autogemm.store.transfer.trials import TrialColumns, Used, is_constant
 
 __all__ = [
     "BestQuery",
@@ -44,12 +44,15 @@ __all__ = [
     "RunRow",
     "RunSpec",
     "RunState",
+    "RunsOrTrials",
     "Store",
     "Taken",
     "TrialColumns",
     "TrialCopy",
     "TrialRow",
+    "Used",
     "database_place",
+    "is_constant",
     "open_store",
     "opened_copy",
     "shipped_rows",
@@ -59,9 +62,12 @@ __all__ = [
 # SQLAlchemy takes half a second to import, and values are often all that is asked for.
 _HOMES = {
     "Leaving": "autogemm.store.transfer.outgoing",
+    "RunsOrTrials": "autogemm.store.transfer.outgoing",
     "Store": "autogemm.store.store",
     "TrialColumns": "autogemm.store.transfer.trials",
+    "Used": "autogemm.store.transfer.trials",
     "database_place": "autogemm.store.connection.places",
+    "is_constant": "autogemm.store.transfer.trials",
     "open_store": "autogemm.store.opening",
     "opened_copy": "autogemm.store.opening",
     "shipped_rows": "autogemm.store.shipped",

@@ -22,8 +22,13 @@ from autogemm.store.queries import runs as queries
 from autogemm.store.queries.free_sql import Answer, answer
 from autogemm.store.queries.stats import StatsRow, stats_rows
 from autogemm.store.tables import records, writing
-from autogemm.store.transfer.outgoing import Leaving, copies, leaving, runs_and_trials
-from autogemm.store.transfer.trials import TrialColumns
+from autogemm.store.transfer.outgoing import (
+    Leaving,
+    RunsOrTrials,
+    copies,
+    leaving,
+    runs_and_trials,
+)
 
 Result = TypeVar("Result")
 Given = TypeVarTuple("Given")
@@ -212,8 +217,8 @@ class Reader:
 
     def runs_and_trials(
         self, query: records.BestQuery = _EVERYTHING, status: Status | None = None
-    ) -> Iterator[records.RunCopy | TrialColumns]:
-        """The runs that match, each followed by its trials, without sources and finals."""
+    ) -> Iterator[RunsOrTrials]:
+        """Some of the runs that match at a time, and their trials, without sources and finals."""
         with self.reading() as session:
             yield from runs_and_trials(session, query, status)
 

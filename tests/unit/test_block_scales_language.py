@@ -16,7 +16,7 @@ from autogemm.model.fusion import fusion_of
 from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import launch_plan, load_family
-from autogemm.store import BestQuery, TrialColumns
+from autogemm.store import BestQuery, RunCopy
 from autogemm.support.errors import UsageError
 from autogemm.targets.cuda.worker.problem.reference import rounding_allowance
 from autogemm.verify.cases import planned_cases
@@ -118,10 +118,8 @@ def test_the_database_keeps_and_finds_them(tmp_path: Path) -> None:
             store.record_trial(run, 0, ok(64, 2800.0), source(64))
 
         def found(query: BestQuery) -> list[str]:
-            runs = store.runs_and_trials(query)
-            return [
-                str(one.spec.problem.epilogue) for one in runs if not isinstance(one, TrialColumns)
-            ]
+            runs = (one for one in store.copies(query) if isinstance(one, RunCopy))
+            return [str(one.spec.problem.epilogue) for one in runs]
 
         assert found(BestQuery()) == ["", TEXT, f"relu({TEXT})"]
         assert found(BestQuery(epilogue=TEXT.replace(" ", ""))) == [TEXT]

@@ -9,7 +9,7 @@ from store_samples import SPEC, new_store, ok, source
 from autogemm.exchange import Format, import_results, write_results
 from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
-from autogemm.store import BestQuery, RunState, TrialColumns, open_store
+from autogemm.store import BestQuery, RunCopy, RunState, open_store
 
 PLAIN = Problem(4096, 4096, 4096, Layout.NT)
 TEXTS = (
@@ -28,9 +28,7 @@ def test_problems_differ_by_their_groups(tmp_path: Path, wanted: Format) -> None
             store.finish_run(run, RunState.FINISHED)
 
         def found(query: BestQuery) -> list[str]:
-            runs = (
-                one for one in store.runs_and_trials(query) if not isinstance(one, TrialColumns)
-            )
+            runs = (one for one in store.copies(query) if isinstance(one, RunCopy))
             return [str(one.spec.problem.groups) for one in runs]
 
         assert found(BestQuery()) == list(TEXTS)
@@ -44,5 +42,5 @@ def test_problems_differ_by_their_groups(tmp_path: Path, wanted: Format) -> None
         file.write_text("".join(write_results(store, BestQuery(), None, wanted).pieces))
     with open_store(str(tmp_path / "b.db")) as store:
         import_results(store, file)
-        runs = (one for one in store.runs_and_trials() if not isinstance(one, TrialColumns))
+        runs = (one for one in store.copies() if isinstance(one, RunCopy))
         assert [str(one.spec.problem.groups) for one in runs] == list(TEXTS)

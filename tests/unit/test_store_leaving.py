@@ -12,7 +12,9 @@ from postgres_server import PostgresServer
 from sqlalchemy import create_engine, insert, select, update
 from store_samples import ENVIRONMENT, TELEMETRY, fill, new_store, ok, source
 
+import autogemm.exchange.csv_columns
 import autogemm.exchange.jsonl.jsonl
+import autogemm.store.transfer.outgoing
 import autogemm.store.transfer.trials
 from autogemm.exchange import Format, table, write_results
 from autogemm.exchange.jsonl.columns import is_plain
@@ -78,6 +80,20 @@ def test_columns_are_written_as_values_are(
     by_columns = text(store, wanted, status)
     one_by_one(monkeypatch)
     assert by_columns.splitlines() == text(store, wanted, status).splitlines()
+
+
+@pytest.mark.parametrize("wanted", [Format.CSV, Format.JSON, Format.JSONL])
+def test_the_text_does_not_depend_on_how_much_is_read_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, wanted: Format
+) -> None:
+    at_once = text(store, wanted)
+    # Batches that end within runs, kernels that are forgotten and read again, runs one by one.
+    monkeypatch.setattr(autogemm.store.transfer.trials, "BATCH", 3)
+    monkeypatch.setattr(autogemm.store.transfer.trials, "_MOST_KERNELS", 1)
+    monkeypatch.setattr(autogemm.exchange.csv_columns, "_ROWS", 2)
+    assert text(store, wanted) == at_once
+    monkeypatch.setattr(autogemm.store.transfer.outgoing, "_RUNS", 1)
+    assert text(store, wanted) == at_once
 
 
 def test_moments_are_written_as_python_writes_them(
@@ -194,3 +210,9 @@ def test_what_may_be_no_list_of_samples_is_decoded_before_it_is_written(text: An
     sound = "[1.5, 22.25]"
     assert autogemm.store.transfer.trials._are_sound((sound, None, sound))
     assert not autogemm.store.transfer.trials._are_sound((sound, text))
+
+
+@pytest.mark.parametrize("cells", [(0.0, -0.0, 0.5, 0.5), (1, 1, 2), (None, 1e22, 1e22), (1e-5,)])
+def test_few_numbers_are_written_as_python_writes_them(cells: tuple[Any, ...]) -> None:
+    texts = ["" if cell is None else repr(cell) for cell in cells]
+    assert autogemm.exchange.csv_columns._numbers(cells) == texts

@@ -1,10 +1,9 @@
 """``autogemm db``: ask the tuning database."""
 
-import gc
-
 import click
 
 from autogemm.cli.db import reading, writing
+from autogemm.cli.garbage import collect_rarely
 from autogemm.cli.sections import InOrderOfUse
 
 
@@ -24,9 +23,7 @@ def db() -> None:
       autogemm db export --format jsonl -o results.jsonl.gz
       autogemm db import results.jsonl.gz --db shared.db
     """
-    # While SQLAlchemy is imported Python looks hundreds of times for garbage in cycles and finds
-    # none: a seventh of a short command.
-    gc.set_threshold(100_000)
+    collect_rarely()
 
 
 for _command in (

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from autogemm.cli.garbage import collect_rarely
 from autogemm.cli.options import (
     Command,
     bench_option,
@@ -118,6 +119,7 @@ def report(**values: Any) -> None:
       autogemm report ladder.html --bench benchmarks/results/ladder_h100.json
       autogemm report winners.html --all --gpu h100
     """
+    collect_rarely()
     from autogemm.cli.insight.run.report import ReportCommand, run
 
     run(ReportCommand(**values))

@@ -4,15 +4,11 @@ A column is checked as a whole. One that fails is no verdict: then the trials ar
 values, one by one, which names the fault or finds none.
 """
 
-import csv
-import io
 import json
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import chain, groupby, repeat
+from itertools import chain
 from typing import Annotated, Any, get_type_hints
 
 from annotated_types import MaxLen, MinLen
@@ -21,7 +17,7 @@ from pydantic_core import to_json
 
 from autogemm.model.config import Config
 from autogemm.model.kernel import Resources
-from autogemm.model.results.columns import ERRORS, RESOURCES, TELEMETRY, names_of
+from autogemm.model.results.columns import ERRORS, TELEMETRY
 from autogemm.model.results.outcome import (
     CacheState,
     Measurement,
@@ -31,7 +27,7 @@ from autogemm.model.results.outcome import (
     Telemetry,
     Verification,
 )
-from autogemm.store import TrialColumns, TrialCopy
+from autogemm.store import TrialColumns, TrialCopy, Used
 from autogemm.support.limits import MAX_SAMPLES, TimeUs
 
 Column = Sequence[Any]
@@ -56,7 +52,6 @@ _CONFIG: TypeAdapter[Config | None] = TypeAdapter(Config | None, config=_STRICT)
 _RESOURCES: TypeAdapter[tuple[Resources, ...]] = TypeAdapter(
     Annotated[tuple[Resources, ...], MaxLen(64)], config=_STRICT
 )
-_PLACES = tuple(names_of(Resources).index(name) for name in RESOURCES)
 
 
 def is_plain(part: TrialColumns) -> bool:
@@ -65,18 +60,18 @@ def is_plain(part: TrialColumns) -> bool:
     if not all(words.issuperset(cells[name]) for name, words in _WORDS.items()):
         return False
     # A trial that was not compared has no errors at all.
-    missing = [[value is None for value in cells[name]] for name in ERRORS]
-    if any(one != missing[0] for one in missing):
-        return False
+    if not part.constant.issuperset(ERRORS):
+        missing = [[value is None for value in cells[name]] for name in ERRORS]
+        if any(one != missing[0] for one in missing):
+            return False
     if part.decoded is not None and not _are_samples(part.decoded):
         return False
     try:
         for name, adapter in _adapters().items():
-            adapter.validate_python(_checked(name, cells[name]))
-        for config in set(zip(cells["family"], cells["config"], strict=True)):
-            _config(*config)
+            adapter.validate_python(_checked(part, name))
+        list(map(config_as_json, cells["family"], cells["config"]))
         for used in set(part.resources):
-            _used(used)
+            resources_as_json(used)
     except (ValueError, TypeError):
         return False
     return True
@@ -90,25 +85,26 @@ def _are_samples(decoded: Sequence[list[float] | None]) -> bool:
     return int not in set(map(type, chain.from_iterable(filter(None, decoded))))
 
 
-def _checked(name: str, column: Column) -> list[Any]:
+def _checked(part: TrialColumns, name: str) -> list[Any]:
     """The cells of a column that are not right for certain if the others are.
 
     Raises TypeError where cells have no order.
     """
-    if is_constant(column):
+    column = part.cells[name]
+    if name in part.constant:
         return [column[0]]
     if name == "finished_at":
         # Any moment between two valid ones is valid; only moments of one kind can be compared.
         return [min(column), max(column)]
-    if name == "kernel_sha256" and _are_sha256(column):
+    if name == "kernel_sha256" and all(map(_is_sha256, column)):
         return []
     return list(set(column) if name in _TEXTS else column)
 
 
-def _are_sha256(column: Column) -> bool:
-    """Whether each is 64 hexadecimal digits, all of them looked at in one go."""
-    is_text = set(map(type, column)) == {str} and set(map(len, column)) == {64}
-    return is_text and re.fullmatch("[0-9a-f]*", "".join(column)) is not None
+@lru_cache(maxsize=100_000)
+def _is_sha256(text: str) -> bool:
+    """Whether it is so for certain: False is no verdict."""
+    return re.fullmatch("[0-9a-f]{64}", text) is not None
 
 
 @cache
@@ -130,122 +126,20 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 @lru_cache(maxsize=4096)
-def _config(family: str, text: str) -> tuple[str, str]:
-    """A config as a cell of CSV, and as a part of a line. Raises ValueError if it is none."""
+def config_as_json(family: str, text: str) -> tuple[str, str]:
+    """The values of a config, and it as a part of a line. Raises ValueError if it is none."""
     config = Config.of(family, json.loads(text))
     line = _CONFIG.dump_json(config)
     _CONFIG.validate_json(line)
-    return _csv([json.dumps(config.as_dict())]), line.decode()
+    return json.dumps(config.as_dict()), line.decode()
 
 
 @lru_cache(maxsize=4096)
-def _used(used: tuple[tuple[Any, ...], ...]) -> tuple[str, str, tuple[str, ...]]:
-    """Resources likewise, and those of the first kernel as cells of CSV."""
-    resources = tuple(Resources(*one) for one in used)
-    line = _RESOURCES.dump_json(resources)
+def resources_as_json(used: tuple[Used, ...]) -> str:
+    """Resources as a part of a line. Raises ValueError if they are none."""
+    line = _RESOURCES.dump_json(tuple(Resources(*one) for one in used))
     _RESOURCES.validate_json(line)
-    first = tuple(str(used[0][place]) if used else "" for place in _PLACES)
-    return _csv([json.dumps([asdict(one) for one in resources])]), line.decode(), first
-
-
-def is_constant(column: Column) -> bool:
-    """Whether all cells are the same, which most columns of one run are. NaN is never the same."""
-    first = column[0]
-    return column.count(first) == len(column) and set(map(type, column)) == {type(first)}
-
-
-def csv_text(part: TrialColumns, run: Mapping[str, Any], order: Sequence[str]) -> str:
-    """Rows of a plain part; ``run`` has the cells of its run, ``order`` the names of all columns.
-
-    ``run`` holds ``flops``, too. Adjacent columns that belong to the run are written once.
-    """
-    columns = _csv_columns(part, run["flops"] * 1e-6)
-    pieces: list[Iterable[str]] = []
-    for varies, names in groupby(order, lambda name: not isinstance(columns.get(name, ""), str)):
-        if varies:
-            pieces += (columns[name] for name in names)
-        else:
-            same = (
-                columns[name] if name in columns else _csv([run[name], ""])[:-1] for name in names
-            )
-            pieces.append(repeat(",".join(map(str, same))))
-    return "\n".join(map(",".join, zip(*pieces, strict=False))) + "\n"
-
-
-def _csv_columns(part: TrialColumns, teraflops: float) -> dict[str, Iterable[str]]:
-    """The columns of a trial as they are written, quoted where need be; run_id is the run's.
-
-    A column whose cells are all the same is one text.
-    """
-    cells = part.cells
-    tflops = [teraflops / time_us if time_us else None for time_us in cells["time_us"]]
-    written: dict[str, Iterable[str]] = {
-        "tflops": _written(tflops, _numbers_in_csv),
-        "config": [cell for cell, _ in map(_config, cells["family"], cells["config"])],
-        "samples_us": [
-            f'"{text}"' if text and "," in text else text or "" for text in cells["samples_us"]
-        ],
-        "finished_at": _moments_in_csv(cells["finished_at"]),
-    }
-    for name in (*_TEXTS, *_WORDS, "family"):
-        written[name] = _written(cells[name], _texts_in_csv)
-    for name in (*_WHOLE, *_REAL, "time_us"):
-        written[name] = _written(cells[name], _numbers_in_csv)
-    return written | _used_in_csv(part.resources)
-
-
-def _moments_in_csv(column: Column) -> list[str]:
-    """The texts of `datetime.isoformat` for moments in UTC, in a tenth of its time."""
-    text = to_json(column).decode()[1:-1]
-    return text.replace('Z"', "+00:00").replace('"', "").split(",")
-
-
-def _written(column: Column, write: Callable[[Column], list[str]]) -> Iterable[str]:
-    return write(column[:1])[0] if is_constant(column) else write(column)
-
-
-def _used_in_csv(resources: Sequence[tuple[Any, ...]]) -> dict[str, Iterable[str]]:
-    """The column with all resources, and those of the first kernel."""
-    if is_constant(resources):
-        whole, _, first = _used(resources[0])
-        return {"resources": whole, **dict(zip(RESOURCES, first, strict=True))}
-    used = list(map(_used, resources))
-    columns = zip(*(texts for _, _, texts in used), strict=True)
-    return {
-        "resources": [cell for cell, _, _ in used],
-        **dict(zip(RESOURCES, columns, strict=True)),
-    }
-
-
-def _texts_in_csv(column: Column) -> list[str]:
-    known = set(column)
-    if len(known) > len(column) // 2 and None not in known and _is_word("".join(column)):
-        return list(column)
-    in_csv = {text: "" if text is None else _csv([text, ""])[:-1] for text in known}
-    return [in_csv[text] for text in column]
-
-
-def _is_word(text: str) -> bool:
-    """Whether CSV takes it as it is."""
-    return text.isascii() and text.isalnum()
-
-
-def _numbers_in_csv(column: Column) -> list[str]:
-    """Write them like Python, which takes longer: the same but for very small and large ones."""
-    texts = to_json(column, inf_nan_mode="constants").decode()[1:-1].replace("null", "").split(",")
-    known = list(filter(None, column))
-    if not known or (min(known) >= 1e-4 and max(known) < 1e16 and math.isfinite(sum(known))):
-        return texts
-    return [
-        text if value is None or not value or 1e-4 <= value < 1e16 else repr(value)
-        for text, value in zip(texts, column, strict=True)
-    ]
-
-
-def _csv(cells: Sequence[Any]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="").writerow(cells)
-    return buffer.getvalue()
+    return line.decode()
 
 
 _LINE = (
@@ -270,9 +164,9 @@ def line_texts(part: TrialColumns) -> Iterator[str]:
         _LINE.__mod__,
         zip(
             *(numbers["run_id"], numbers["number"]),
-            [line for _, line in map(_config, cells["family"], cells["config"])],
+            [line for _, line in map(config_as_json, cells["family"], cells["config"])],
             *(cells["status"], texts["reason"], cells["kernel_sha256"]),
-            [_used(one)[1] for one in part.resources],
+            [resources_as_json(one) for one in part.resources],
             *(_verifications(part, numbers), _measurements(part, numbers, texts["method"])),
             *(numbers["compile_seconds"], numbers["measure_seconds"], numbers["gpu_number"]),
             *(numbers["pace"], numbers["finished_at"]),

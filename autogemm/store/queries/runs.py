@@ -259,15 +259,7 @@ def run_lines(
     matching = select(RunRecord.id).where(*conditions(query)).order_by(RunRecord.id.desc())
     for ids in in_chunks(session.scalars(matching.limit(limit)).all()):
         counts, winners = _counts(session, ids), _winners(session, ids)
-        # Many runs share a problem, a GPU and an environment: each becomes a value once.
-        problems = _named_by(session, ids, ProblemRecord, RunRecord.problem_id, problem_in)
-        devices = _named_by(session, ids, DeviceRecord, RunRecord.device_id, device_in)
-        environments = _named_by(
-            session, ids, EnvironmentRecord, RunRecord.environment_id, environment_in
-        )
-        # The table, not the class: an object for each row takes longer than reading it.
-        runs = select(RunRecord.__table__).where(RunRecord.id.in_(ids))
-        for run in session.execute(runs.order_by(RunRecord.id.desc())):
+        for run, spec in runs_with_specs(session, ids):
             num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))
             winner = winners.get(run.id, (fastest_us, None, None, None))
             time_us, ratio, low, high = winner
@@ -275,12 +267,7 @@ def run_lines(
                 records.RunLine,
                 run,
                 run_id=run.id,
-                spec=spec_of(
-                    run,
-                    problem=problems[run.problem_id],
-                    device=devices[run.device_id],
-                    environment=environments[run.environment_id],
-                ),
+                spec=spec,
                 num_trials=num_trials,
                 num_ok=num_ok,
                 time_us=time_us,
@@ -288,6 +275,28 @@ def run_lines(
                 ratio_low=low,
                 ratio_high=high,
             )
+
+
+def runs_with_specs(session: Session, ids: list[int]) -> Iterator[tuple[Any, records.RunSpec]]:
+    """Yield the row of each of these runs, in their order, with its request."""
+    # Many runs share a problem, a GPU and an environment: each becomes a value once.
+    problems = _named_by(session, ids, ProblemRecord, RunRecord.problem_id, problem_in)
+    devices = _named_by(session, ids, DeviceRecord, RunRecord.device_id, device_in)
+    environments = _named_by(
+        session, ids, EnvironmentRecord, RunRecord.environment_id, environment_in
+    )
+    # The table, not the class: an object for each row takes longer than reading it.
+    found = session.execute(select(RunRecord.__table__).where(RunRecord.id.in_(ids)))
+    runs = {run.id: run for run in found}
+    # Another process may have removed one since its number was read.
+    for run in (runs[one] for one in ids if one in runs):
+        spec = spec_of(
+            run,
+            problem=problems[run.problem_id],
+            device=devices[run.device_id],
+            environment=environments[run.environment_id],
+        )
+        yield run, spec
 
 
 def _named_by(

@@ -1,8 +1,8 @@
 """The values of a database, one by one: for files, and for another database."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
@@ -11,24 +11,26 @@ from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import Environment, Provenance, Status
 from autogemm.store.queries.benches import bench_of, profile_of
-from autogemm.store.queries.runs import SHARED, conditions
+from autogemm.store.queries.runs import conditions, runs_with_specs
 from autogemm.store.tables import records
 from autogemm.store.tables.bench_models import BenchRecord, CeilingsRecord, ProfileRecord
-from autogemm.store.tables.convert import finals_of, kernel_of, spec_of, value_of
+from autogemm.store.tables.convert import finals_of, kernel_of, value_of
 from autogemm.store.tables.models import (
     CertificateRecord,
     FinalsRecord,
     KernelRecord,
     RunRecord,
 )
-from autogemm.store.transfer.trials import TrialColumns, trial_columns
+from autogemm.store.transfer.trials import TrialColumns, TrialReader, by_run
 
 # Runs whose trials come from the database together.
-_RUNS = 50
+_RUNS = 200
 
 # Yields those kernels that have not come yet.
 _Kernels = Callable[[Iterable[KernelRecord | None]], Iterator[records.KernelCopy]]
 Leaving = records.Copy | TrialColumns
+# Some runs, or trials of the runs before, in one batch those of several runs.
+RunsOrTrials = Sequence[records.RunCopy] | TrialColumns
 
 
 def copies(
@@ -59,57 +61,63 @@ def leaving(session: Session, query: records.BestQuery, status: Status | None) -
                 seen.add(kernel.id)
                 yield _kernel(kernel)
 
-    for run, parts in _runs(session, query, status):
-        yield _run(run)
+    reader = TrialReader(session, query, status)
+    each = (_each_with_trials(reader, runs) for runs in _runs(session, query))
+    for run, parts in chain.from_iterable(each):
+        yield run
         for part in parts:
             yield replace(part, kernels=_new_kernels(session, part, seen))
-        for finals in session.scalars(select(FinalsRecord).filter_by(run_id=run.id)):
+        for finals in session.scalars(select(FinalsRecord).filter_by(run_id=run.run_id)):
             yield from kernels(entry.kernel for entry in finals.entries)
-            yield records.FinalsCopy(run.id, finals_of(finals), finals.measured_at)
-        certificates = select(CertificateRecord).filter_by(run_id=run.id)
+            yield records.FinalsCopy(run.run_id, finals_of(finals), finals.measured_at)
+        certificates = select(CertificateRecord).filter_by(run_id=run.run_id)
         for certificate in session.scalars(certificates.order_by(CertificateRecord.id)):
             kernel = session.get_one(KernelRecord, certificate.kernel_id)
             yield from kernels([kernel])
             made = value_of(Certificate, certificate)
-            yield records.CertificateCopy(run.id, kernel.kernel_sha256, made)
+            yield records.CertificateCopy(run.run_id, kernel.kernel_sha256, made)
     if status is None:
         yield from _bench_copies(session, query, kernels)
 
 
 def runs_and_trials(
     session: Session, query: records.BestQuery, status: Status | None
-) -> Iterator[records.RunCopy | TrialColumns]:
-    """Yield the runs that match, oldest first, each followed by its trials, without sources."""
-    for run, parts in _runs(session, query, status):
-        yield _run(run)
-        yield from parts
-
-
-def _run(run: RunRecord) -> records.RunCopy:
-    return value_of(records.RunCopy, run, record="run", run_id=run.id, spec=spec_of(run))
+) -> Iterator[RunsOrTrials]:
+    """Yield some of the runs that match, oldest first, then their trials, without sources."""
+    reader = TrialReader(session, query, status)
+    for runs in _runs(session, query):
+        yield runs
+        yield from reader.batches([run.run_id for run in runs])
 
 
 def _kernel(kernel: KernelRecord) -> records.KernelCopy:
     return records.KernelCopy(kernel.kernel_sha256, kernel_of(kernel), kernel.created_at)
 
 
-def _runs(
-    session: Session, query: records.BestQuery, status: Status | None
-) -> Iterator[tuple[RunRecord, Iterator[TrialColumns]]]:
-    """Yield each run with its trials; what was read of some runs is forgotten before the next."""
+def _runs(session: Session, query: records.BestQuery) -> Iterator[list[records.RunCopy]]:
+    """Yield some runs at a time; what was read of them is forgotten before the next."""
     ids = session.scalars(select(RunRecord.id).where(*conditions(query)).order_by(RunRecord.id))
     rest = iter(ids.all())
     while some := list(islice(rest, _RUNS)):
-        runs = select(RunRecord).where(RunRecord.id.in_(some)).order_by(RunRecord.id)
-        found = trial_columns(session, some, query, status)
-        run_id, parts = next(found, (None, iter(())))
-        for run in session.scalars(runs.options(*SHARED)).all():
-            if run.id == run_id:
-                yield run, parts
-                run_id, parts = next(found, (None, iter(())))
-            else:
-                yield run, iter(())
+        yield [
+            value_of(records.RunCopy, run, record="run", run_id=run.id, spec=spec)
+            for run, spec in runs_with_specs(session, some)
+        ]
         session.expunge_all()
+
+
+def _each_with_trials(
+    reader: TrialReader, runs: Sequence[records.RunCopy]
+) -> Iterator[tuple[records.RunCopy, Iterator[TrialColumns]]]:
+    """Yield each run and its trials."""
+    found = by_run(reader.batches([run.run_id for run in runs]))
+    run_id, parts = next(found, (None, iter(())))
+    for run in runs:
+        if run.run_id == run_id:
+            yield run, parts
+            run_id, parts = next(found, (None, iter(())))
+        else:
+            yield run, iter(())
 
 
 def _new_kernels(

@@ -6,7 +6,7 @@ Values (`TrialCopy`) are made from the columns on demand.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -42,8 +42,8 @@ from autogemm.store.tables.models import (
 from autogemm.store.tables.records import BestQuery, KernelCopy, TrialCopy
 from autogemm.support.limits import MAX_SAMPLES
 
-# Rows that are read, and turned into text, together.
-BATCH = 1000
+# Rows that are read, and turned into text, together: few enough for the processor's cache.
+BATCH = 400
 
 _OWN = ("run_id", "number", "status", "reason", "kernel_id", "family", "time_us", *ERRORS)
 _OWN += ("compile_seconds", "measure_seconds", "gpu_number", "pace", "finished_at")
@@ -54,8 +54,10 @@ _USED = names_of(Resources)
 _FACTS, _NUMBERS = Facts(), Numbers()
 # Lists of samples as they are stored, each number at least 1 and below 1e9, so that nothing need be
 # decoded to be sure of them. Possessive: a text that does not match is given up at once.
-_SAMPLE = r"[1-9][0-9]{0,8}\.[0-9]{1,17}"
+_SAMPLE = r"[1-9][0-9]{0,8}+\.[0-9]{1,17}+"
 _LISTS = re.compile(rf"(?:\[{_SAMPLE}(?:, {_SAMPLE})*+\]\n)*+")
+# Kernels whose sha256 are kept, of 150 bytes each.
+_MOST_KERNELS = 100_000
 # Longer texts could hold more samples than a file may.
 _MAX_LIST_CHARS = 4 * MAX_SAMPLES
 
@@ -68,25 +70,29 @@ _SELECTED: dict[str, ColumnElement[Any]] = {
     "trial_id": _TRIALS.id,
     **{name: _TRIALS[name] for name in _OWN},
     **{name: _TIMES[name] for name in _TIMED},
-    "kernel_sha256": _KERNELS.kernel_sha256,
     "measured_l2": _TIMES.l2,
     "measured_provenance": _TIMES.provenance,
     # As they stand in the database: decoded one by one they take longer than all the rest.
     "config": cast(_TRIALS.config, Text),
     "samples_us": cast(_TIMES.samples_us, Text),
 }
+_JOINED = TrialRecord.__table__.outerjoin(
+    MeasurementRecord.__table__, _TIMES.trial_id == _TRIALS.id
+)
 _REAL = tuple(name for name, column in _SELECTED.items() if isinstance(column.type, Number))
 
 
 @dataclass(frozen=True, slots=True)
 class TrialColumns:
-    """Some trials of one run, in the order of their numbers: a list of cells for each name.
+    """Some trials by run and number: a list of cells for each name.
 
     ``config`` and ``samples_us`` are JSON as it is stored, of which ``configs`` and ``samples`` are
     the values. Without a measurement its cells are None.
     """
 
     cells: Mapping[str, Sequence[Any]]
+    constant: frozenset[str]
+    """The columns whose cells are all the same, which need be looked at once."""
     configs: Sequence[Config]
     decoded: Sequence[list[float] | None] | None
     """The samples; None where `_LISTS` says that all are sound, and nothing was decoded."""
@@ -131,6 +137,7 @@ class TrialColumns:
         cells = {name: column[begin:end] for name, column in self.cells.items()}
         return TrialColumns(
             cells,
+            self.constant,
             self.configs[begin:end],
             None if self.decoded is None else self.decoded[begin:end],
             self.resources[begin:end],
@@ -156,35 +163,75 @@ def _measurement(row: Mapping[str, Any], samples: list[float]) -> Measurement:
     )
 
 
-def trial_columns(
-    session: Session, run_ids: Sequence[int], query: BestQuery, status: Status | None
-) -> Iterator[tuple[int, Iterator[TrialColumns]]]:
-    """Yield for each of the runs that has trials which match its number and these trials.
+@dataclass(frozen=True, slots=True)
+class TrialReader:
+    """Reads the trials that match from a database."""
 
-    Raises ValueError for a cell of another kind.
-    """
-    joined = (
-        TrialRecord.__table__.outerjoin(MeasurementRecord.__table__, _TIMES.trial_id == _TRIALS.id)
-    ).outerjoin(KernelRecord.__table__, _KERNELS.id == _TRIALS.kernel_id)
-    statement = (
-        # Without a type nothing is converted cell by cell: `_columns` does it column by column.
-        select(*(type_coerce(column, NullType()).label(n) for n, column in _SELECTED.items()))
-        .select_from(joined)
-        .where(_TRIALS.run_id.in_(run_ids))
-        .order_by(_TRIALS.run_id, _TRIALS.number)
-        .execution_options(yield_per=BATCH)
-    )
-    if query.family is not None:
-        statement = statement.where(_TRIALS.family == query.family)
-    if status is not None:
-        statement = statement.where(_TRIALS.status == status.value)
-    found = session.connection().execute(statement)
-    batches = (_columns(session, rows) for rows in found.partitions())
-    parts = chain.from_iterable(map(_by_run, batches))
+    session: Session
+    query: BestQuery
+    status: Status | None
+    _sha256: dict[int | None, str] = field(default_factory=dict)
+    """Of kernels by number: to join the table takes a quarter longer than all the rest."""
+
+    def batches(self, run_ids: Sequence[int]) -> Iterator[TrialColumns]:
+        """Yield the trials of these runs, by run and number.
+
+        Raises ValueError for a cell of another kind.
+        """
+        statement = (
+            # Without a type nothing is converted cell by cell: `_columns` does it by column.
+            select(*(type_coerce(column, NullType()).label(n) for n, column in _SELECTED.items()))
+            .select_from(_JOINED)
+            .where(_TRIALS.run_id.in_(run_ids))
+            .order_by(_TRIALS.run_id, _TRIALS.number)
+            .execution_options(yield_per=BATCH)
+        )
+        if self.query.family is not None:
+            statement = statement.where(_TRIALS.family == self.query.family)
+        if self.status is not None:
+            statement = statement.where(_TRIALS.status == self.status.value)
+        found = self.session.connection().execute(statement)
+        return map(self._columns, found.partitions())
+
+    def _columns(self, rows: Sequence[Any]) -> TrialColumns:
+        cells: dict[str, Any] = dict(zip(_SELECTED, zip(*rows, strict=True), strict=True))
+        constant = frozenset(name for name, column in cells.items() if is_constant(column))
+        _require_sound(cells)
+        for name in _REAL:
+            some = cells[name][:1] if name in constant else cells[name]
+            if not set(map(type, some)) <= {float, NoneType}:
+                cells[name] = tuple(map(to_float, cells[name]))
+        cells["finished_at"] = _moments(cells["finished_at"])
+        cells["kernel_sha256"] = self._hashes(cells["kernel_id"])
+        return TrialColumns(
+            cells,
+            constant,
+            list(map(_config, cells["family"], cells["config"])),
+            None if _are_sound(cells["samples_us"]) else _samples(cells["samples_us"]),
+            _resources(self.session, cells.pop("trial_id")),
+        )
+
+    def _hashes(self, kernel_ids: Sequence[int | None]) -> list[str]:
+        """The sha256 of each kernel, empty without one."""
+        known = self._sha256
+        if len(known) > _MOST_KERNELS:
+            known.clear()
+        named = filter(None, set(kernel_ids))
+        if missing := [one for one in named if one not in known]:
+            statement = select(_KERNELS.id, _KERNELS.kernel_sha256)
+            found = self.session.connection().execute(statement.where(_among(_KERNELS.id, missing)))
+            known.update(map(tuple, found))
+        return [known.get(kernel_id, "") for kernel_id in kernel_ids]
+
+
+def by_run(batches: Iterator[TrialColumns]) -> Iterator[tuple[int, Iterator[TrialColumns]]]:
+    """Yield the number of each run and its trials."""
+    parts = chain.from_iterable(map(_parts, batches))
     yield from groupby(parts, lambda part: part.cells["run_id"][0])
 
 
-def _by_run(batch: TrialColumns) -> Iterator[TrialColumns]:
+def _parts(batch: TrialColumns) -> Iterator[TrialColumns]:
+    """Yield the trials of each run in a batch."""
     begin = 0
     for _, same in groupby(batch.cells["run_id"]):
         end = begin + sum(1 for _ in same)
@@ -192,20 +239,11 @@ def _by_run(batch: TrialColumns) -> Iterator[TrialColumns]:
         begin = end
 
 
-def _columns(session: Session, rows: Sequence[Any]) -> TrialColumns:
-    cells: dict[str, Any] = dict(zip(_SELECTED, zip(*rows, strict=True), strict=True))
-    _require_sound(cells)
-    for name in _REAL:
-        if not set(map(type, cells[name])) <= {float, NoneType}:
-            cells[name] = tuple(map(to_float, cells[name]))
-    cells["finished_at"] = _moments(cells["finished_at"])
-    cells["kernel_sha256"] = tuple(sha256 or "" for sha256 in cells["kernel_sha256"])
-    return TrialColumns(
-        cells,
-        list(map(_config, cells["family"], cells["config"])),
-        None if _are_sound(cells["samples_us"]) else _samples(cells["samples_us"]),
-        _resources(session, cells.pop("trial_id")),
-    )
+def is_constant(column: Sequence[Any]) -> bool:
+    """Whether all cells are the same, which most columns of one run are. NaN is never the same."""
+    first = column[0]
+    is_same = column[-1] == first and column.count(first) == len(column)
+    return is_same and set(map(type, column)) == {type(first)}
 
 
 # Cells that every trial has, and those of each measurement, with the words that they may hold.
@@ -281,23 +319,30 @@ def _samples(texts: Sequence[str | None]) -> list[list[float] | None]:
     return [None if text is None else next(rest) for text in texts]
 
 
-def _resources(session: Session, trial_ids: Sequence[int]) -> list[tuple[Used, ...]]:
-    least, most = min(trial_ids), max(trial_ids)
+def _among(column: ColumnElement[int], ids: Collection[int]) -> ColumnElement[bool]:
+    """The condition that a number is one of these, or lies between them if they lie close."""
+    least, most = min(ids), max(ids)
     # A list of a thousand numbers takes longer to say than the rows to read.
-    is_dense = most - least < 2 * len(trial_ids)
-    which = _PARTS.trial_id.between(least, most) if is_dense else _PARTS.trial_id.in_(trial_ids)
+    is_dense = most - least < 2 * len(ids)
+    return column.between(least, most) if is_dense else column.in_(ids)
+
+
+def _resources(session: Session, trial_ids: Sequence[int]) -> list[tuple[Used, ...]]:
     statement = (
         select(_PARTS.trial_id, *(_PARTS[name] for name in _USED))
-        .where(which)
+        .where(_among(_PARTS.trial_id, trial_ids))
         .order_by(_PARTS.trial_id, _PARTS.position)
     )
     rows = session.connection().execute(statement).all()
     if not rows:
         return [()] * len(trial_ids)
     ids, *columns = zip(*rows, strict=True)
-    found: dict[int, tuple[Used, ...]] = dict(
-        zip(ids, zip(zip(*columns, strict=True), strict=True), strict=True)
-    )
+    found: dict[int, tuple[Used, ...]]
+    if all(map(is_constant, columns)):
+        # One object for all: what follows sees at once that they are the same.
+        found = dict.fromkeys(ids, (tuple(column[0] for column in columns),))
+    else:
+        found = dict(zip(ids, zip(zip(*columns, strict=True), strict=True), strict=True))
     if len(found) < len(ids):
         # Several kernels of one source.
         found = {}
