@@ -13,7 +13,7 @@ from autogemm.model.problem import Layout, Problem
 from autogemm.runtime.driver import cuda_driver
 from autogemm.runtime.operands import Call
 from autogemm.runtime.plans import Gpu, Kernel, Plan
-from autogemm.space import launch_plan, load_family
+from autogemm.space import broken_constraints, launch_plan, load_family
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.dependent_launch import driver_overlaps
 
@@ -30,6 +30,17 @@ WGMMA: dict[str, Value] = {
     **{"CLUSTER_M": 1, "CLUSTER_N": 1, "SPLIT_K": 1, "BOX_M": 16, "C_BUFFERS": 2, "GROUP_M": 1},
     **{"BLOCKS": 0, "EPILOGUE": "after"},
 }
+SIMT: dict[str, Value] = {
+    **{"BM": 64, "BN": 64, "BK": 16, "WM": 32, "WN": 32, "TM": 8, "TN": 4, "SLICE_K": 1},
+    **{"SPLIT_K": 1, "STREAM_BLOCKS": 0, "PAD_A": 4, "PAD_B": 4, "VEC_LOAD": 4, "VEC_STORE": 4},
+    **{"STAGES": 2, "REG_STAGES": 2, "HANDOVER": 4, "GROUP_M": 1, "MIN_BLOCKS": 1},
+    **{"FMA_ORDER": "snake", "LANE_MAP": "quads"},
+}
+FEW_ROWS: dict[str, Value] = {
+    **{"BM": 8, "BN": 64, "BK": 64, "TM": 4, "TN": 4, "SLICE_K": 8, "SPLIT_K": 1, "FAN_IN": 4},
+    **{"STAGES": 3, "MIN_BLOCKS": 1},
+}
+TILES = {"gemm_skinny": SKINNY, "gemm_wgmma": WGMMA, "sgemm_simt": SIMT, "sgemm_skinny": FEW_ROWS}
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +59,25 @@ class Chain:
     rows: int
     width: int
     stream: Any
+    is_short: bool
 
     def __post_init__(self) -> None:
         cupy = self.cupy
         draw = cupy.random.RandomState(7)
         shape = (WEIGHTS, self.width, self.width)
         # As large on the average behind a product as before it.
-        self.weights = as_bf16(cupy, draw.standard_normal(shape, cupy.float32) / self.width**0.5)
-        self.first = as_bf16(cupy, draw.standard_normal((self.rows, self.width), cupy.float32))
+        self.weights = self.stored(draw.standard_normal(shape, cupy.float32) / self.width**0.5)
+        self.first = self.stored(draw.standard_normal((self.rows, self.width), cupy.float32))
         self.places = [cupy.empty_like(self.first) for _ in range(2)]
         self.stream.synchronize()
         cupy.cuda.Device().synchronize()
+
+    def stored(self, values: Any) -> Any:
+        """The values, or the bits that BF16 has of them."""
+        if not self.is_short:
+            return values.astype(self.cupy.float32)
+        bits = values.astype(self.cupy.float32).view(self.cupy.uint32)
+        return (bits >> 16).astype(self.cupy.uint16)
 
     def queue(self) -> None:
         for step in range(STEPS):
@@ -84,19 +103,15 @@ class Chain:
         return self.cupy.asnumpy(self.places[STEPS % 2])
 
 
-def as_bf16(cupy: Any, values: Any) -> Any:
-    """The bits of the values, cut off behind those of BF16."""
-    return (values.view(cupy.uint32) >> 16).astype(cupy.uint16)
-
-
 def chain(compiler: Compiler, target: CudaTarget, name: str, rows: int, **changes: Any) -> Chain:
     import cupy
 
     width = 1024
-    problem = Problem(rows, width, width, Layout.NT, DType.BF16)
+    is_short = name.startswith("gemm")
+    problem = Problem(rows, width, width, Layout.NT, DType.BF16 if is_short else DType.F32)
     family, edit = load_family(name), changes.pop("edit", ("", ""))
-    tile = SKINNY if name == "gemm_skinny" else WGMMA
-    config = family.completed(Config.of(name, tile | changes))
+    config = family.completed(Config.of(name, TILES[name] | changes))
+    assert broken_constraints(family, config, problem, target.device) == []
     source = render(family, config, problem)
     assert edit[0] in source.text
     source = replace(source, text=source.text.replace(*edit)) if edit[0] else source
@@ -109,7 +124,7 @@ def chain(compiler: Compiler, target: CudaTarget, name: str, rows: int, **change
     )
     call = Call(problem, False, ((0, 0, 0),))
     planned = Plan(gpu, call, Kernel(launches, plan), (rows, width, width), is_tuned=False)
-    return Chain(cupy, planned, rows, width, cupy.cuda.Stream(non_blocking=True))
+    return Chain(cupy, planned, rows, width, cupy.cuda.Stream(non_blocking=True), is_short)
 
 
 CASES: list[tuple[str, int, dict[str, Value]]] = [
@@ -119,8 +134,13 @@ CASES: list[tuple[str, int, dict[str, Value]]] = [
     ("gemm_skinny", 8, {"PDL": "late", "SPLIT_K": 2}),
     ("gemm_wgmma", 200, {"PDL": "early"}),
     ("gemm_wgmma", 200, {"PDL": "late"}),
-    ("gemm_wgmma", 64, {"PDL": "late", "SPLIT_K": 4, "C_BUFFERS": 1}),
+    ("gemm_wgmma", 64, {"PDL": "late", "SPLIT_K": 4, "C_BUFFERS": 1, "BOX_M": 64}),
     ("gemm_wgmma", 256, {"PDL": "early", "CLUSTER_M": 2}),
+    ("sgemm_simt", 200, {"PDL": "early"}),
+    ("sgemm_simt", 200, {"PDL": "late"}),
+    ("sgemm_simt", 200, {"PDL": "early", "SPLIT_K": 4}),
+    ("sgemm_skinny", 8, {"PDL": "early", "SPLIT_K": 4}),
+    ("sgemm_skinny", 8, {"PDL": "late"}),
 ]
 
 
@@ -142,7 +162,9 @@ def test_a_kernel_reads_what_the_one_before_has_written(
         assert (overlapping.result(graph) == expected).all()
 
 
-@pytest.mark.parametrize(("name", "rows"), [("gemm_skinny", 8), ("gemm_wgmma", 200)])
+@pytest.mark.parametrize(
+    ("name", "rows"), [("gemm_skinny", 8), ("gemm_wgmma", 200), ("sgemm_simt", 200)]
+)
 def test_a_kernel_that_does_not_wait_is_wrong(
     target: CudaTarget, compiler: Compiler, name: str, rows: int
 ) -> None:
