@@ -12,6 +12,7 @@ from export_samples import stored_kernel
 from exported_program import FAMILY, Run, compile_cublas, compile_on_cpu, run_on_cpu
 
 from autogemm.codegen.export import export_cuda
+from autogemm.codegen.fused import fused_of
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Problem
@@ -118,12 +119,17 @@ def ratio_of(run: Run) -> float:
     return float(ratio)
 
 
-@pytest.mark.parametrize("text", ["relu(acc + bias[n])", "relu(s * acc * t + bias[n])"])
-def test_the_program_compares_it_with_calls_that_do_the_same(
-    tmp_path: Path, cublas: Path, text: str
-) -> None:
+def test_values_that_multiply_sums_are_the_alpha_of_cublas(tmp_path: Path) -> None:
+    problem = Problem(33, 24, 40, dtype=DType.BF16, epilogue=Epilogue("relu(s * acc * t)"))
+    text, _ = program_of(problem, tmp_path)
+    values = {one.name: one.value for one in fused_of(problem).inputs}
+    assert f"const float alpha = {values['s']} * {values['t']};" in text
+    assert len(set(values.values())) == 2
+
+
+def test_the_program_compares_it_with_calls_that_do_the_same(tmp_path: Path, cublas: Path) -> None:
     """Fused by cuBLASLt, or plain products and a kernel behind them: the fastest right one."""
-    problem = Problem(33, 24, 40, dtype=DType.BF16, epilogue=Epilogue(text))
+    problem = Problem(33, 24, 40, dtype=DType.BF16, epilogue=Epilogue("relu(acc + bias[n])"))
     _, program = program_of(problem, tmp_path)
     times = tmp_path / "times"
     (tmp_path / "times").write_text(
