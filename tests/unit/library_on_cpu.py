@@ -25,7 +25,7 @@ extern "C" __global__ void gemm_kernel({{ signature.in_kernel("TYPE_AB", "TYPE_C
                     sum += (double)a * b;
                 }
                 const double old = beta == 0.0f ? 0.0 : (double)beta * (float)C[m * ldc + n];
-                C[m * ldc + n] = TYPE_C((float)(alpha * sum + old));
+                C[m * ldc + n] = TYPE_C({{ "" if exact else "(float)" }}(alpha * sum + old));
             }
         }
     };
@@ -59,13 +59,16 @@ GRIDS = {"": "1", "batch": "[1, 1, batch]", "groups": "[1, 1, 1 + groups * (1 + 
 def part_on_cpu(
     folder: Path, dtype: DType, layouts: tuple[Layout, ...], kind: Kind = Kind.ONE
 ) -> Part:
-    """Kernels for these layouts; all other calls take the fallback."""
+    """Kernels for these layouts; all other calls take the fallback. Those of 8-bit floats need
+    ``cuda_fp8.h`` before them.
+    """
     own = folder / f"family_{dtype}{kind.suffix}"
     own.mkdir()
     text = FAMILY.format(ab=dtype.ab.label).replace("grid: 1", f"grid: {GRIDS[kind.counted]}")
     of_c = f"c: [{dtype.c.label}], accumulate"
     (own / "on_cpu.yaml").write_text(re.sub(r"c: \[\w+\], accumulate", of_c, text))
     kernel = KERNEL.replace("TYPE_AB", dtype.ab.host_type).replace("TYPE_C", dtype.c.host_type)
+    kernel = kernel.replace("if exact", f"if {dtype.has_exact_sums}")
     (own / "on_cpu.cu.jinja").write_text(kernel)
     family = load_family(own)
     config = family.seeds[0]
