@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from click.testing import CliRunner, Result
 from exported_program import FAMILY, SHIM, compile_cublas, run_on_cpu
-from library_on_cpu import as_cpp, part_on_cpu, write_library
+from library_on_cpu import as_cpp, part_on_cpu, shortened, write_library
 from store_samples import H100, SPEC
 from test_export_cli import add_run
 from test_export_library_fused import SHIM_LINES, written
@@ -50,13 +50,6 @@ inline float as_e5m2(unsigned char bits) {
 """
 # Sums of whole numbers that do not fit in the 8 bits of a BF16, and more than a block of scales.
 LARGER = "sizes = {{1, 1, 1}, {7, 5, 19}, {24, 16, 8}, {3, 140, 260}, {30, 30, 600}};"
-
-
-def small(text: str, sizes: str = LARGER) -> str:
-    """A self-test of few and small sizes: loops on the CPU are slow."""
-    text = re.sub(r"sizes = \{.*?\n    \};", sizes, text, flags=re.S)
-    text = text.replace("256u << 20", "1024u").replace("64u << 20", "1024u")
-    return text.replace("LONGEST = 131071, LONGER = 200000", "LONGEST = 4001, LONGER = 4099")
 
 
 def planted(folder: Path, sources: tuple[str, ...], bugs: tuple[tuple[str, str], ...]) -> None:
@@ -191,7 +184,7 @@ PLAIN_BUGS: dict[DType, tuple[tuple[str, str], ...]] = {
 def test_the_self_test_passes_and_finds_each_bug(tmp_path: Path, dtype: DType) -> None:
     """All bytes with each other, the longest sums, and layouts and factors that are refused."""
     write_library(tmp_path, (part_on_cpu(tmp_path, dtype, (Layout.NT,)),))
-    text = small((tmp_path / "selftest.cu").read_text())
+    text = shortened((tmp_path / "selftest.cu").read_text(), LARGER)
     identifier = dtype.label.replace("-", "_")
     text = re.sub(rf"    failures \+= .*<Gemm_(?!{identifier}>).*\n", "", text)
     (tmp_path / "selftest.cu").write_text(text)
@@ -224,7 +217,7 @@ KIND_BUGS: dict[Kind, tuple[tuple[str, str], ...]] = {
 def test_batches_and_groups_of_bytes(tmp_path: Path, kind: Kind) -> None:
     write_library(tmp_path, (), (part_on_cpu(tmp_path, DType.E4M3, (Layout.NT,), kind),))
     name = f"selftest{kind.suffix}"
-    text = small((tmp_path / f"{name}.cu").read_text(), SIZES).replace(
+    text = shortened((tmp_path / f"{name}.cu").read_text(), SIZES).replace(
         "++variant)", "variant += 3)"
     )
     others = rf"    failures \+= .*<Gemm_(?!(?:e4m3|i8)_{kind.word}>).*\n"
@@ -356,7 +349,9 @@ def test_the_self_test_with_scales_passes_and_finds_each_bug(tmp_path: Path, nam
     dtype, text, kernel, bugs = FUSED[name]
     part = part_with(tmp_path, dtype, text, kernel=kernel)
     files = written(tmp_path, (part,))
-    (tmp_path / "selftest_fused.cu").write_text(as_cpp(small(files["selftest_fused.cu"])))
+    (tmp_path / "selftest_fused.cu").write_text(
+        as_cpp(shortened(files["selftest_fused.cu"], LARGER))
+    )
     arrays = sum(bool(one.axes) for one in part.epilogue.arrays)
     (tmp_path / "shim.h").write_text(SHIM_LINES.format(arrays=arrays, number=11) + SHIM_TEXT)
     source = f"fused_{dtype.label.replace('-', '_')}.cu"
