@@ -242,8 +242,8 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     dtypes = [DType.parse(query.dtype)] if query.dtype else None
     if dtypes and not epilogues and dtypes[0] not in LIBRARY_DTYPES:
         raise UsageError(
-            f"--library has functions for a C of {dtypes[0].c} with an epilogue alone, which scales "
-            f"it: give --epilogue, or leave out --dtype {query.dtype}"
+            f"--library has functions for a C of {dtypes[0].c} with an epilogue alone, which "
+            f"scales it: give --epilogue, or leave out --dtype {query.dtype}"
         )
     if dtypes and layouts and layouts[0] not in library_layouts(dtypes[0]):
         raise UsageError(
