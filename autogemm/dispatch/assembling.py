@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from autogemm.codegen import render
-from autogemm.codegen.export import LIBRARY_DTYPES, STACKED, Kind, Library, Part, Variant
+from autogemm.codegen.export import (
+    STACKED,
+    Kind,
+    Library,
+    Part,
+    Variant,
+    has_functions,
+    library_layouts,
+)
 from autogemm.dispatch.learning import Learned, by_merit, learn
 from autogemm.dispatch.legal import NearestLegal
 from autogemm.dispatch.table import Table, TunedSize, common_table, tuned_sizes
@@ -38,7 +46,8 @@ def assembled(  # noqa: PLR0913  # keywords, but for the first three
     """Kernels, rules and findings of each dtype that was tuned on that GPU, of ``dtypes`` if given.
 
     With ``epilogues`` there are also those that were tuned with each, where there must be some.
-    Batches and groups have parts of their own where they were tuned, without an epilogue.
+    Batches and groups have parts of their own where they were tuned, without an epilogue; a C of
+    8-bit floats has one with an epilogue alone, which scales it.
 
     ``layouts`` get kernels, by default those that were tuned; the others have the fallback. A rule
     is learned from the layout with the most results. ``watch`` is given the kernels of a dtype and
@@ -49,7 +58,8 @@ def assembled(  # noqa: PLR0913  # keywords, but for the first three
     def made(epilogue: Epilogue, kind: Kind = Kind.ONE) -> tuple[Part, ...]:
         every = (
             _part(runs, nearest_legal, dtype, epilogue.in_dtype(dtype), kind, layouts, watch)
-            for dtype in dtypes or LIBRARY_DTYPES
+            for dtype in dtypes or DType
+            if has_functions(dtype, kind) and not (epilogue.is_plain and dtype.c.saturates)
         )
         return tuple(part for part in every if part is not None)
 
@@ -88,7 +98,10 @@ def _part(  # noqa: PLR0913, PLR0917  # what was tuned, and which of it
     sizes = table.sizes
     if not sizes:
         return None
-    chosen = layouts or [one for one in Layout if by_layout[one]]
+    every = layouts or [one for one in Layout if by_layout[one]]
+    chosen = [one for one in every if one in library_layouts(dtype)]
+    if not chosen:
+        return None
     extents = tuple((*size.size, *kind.count(size.problem)) for size in sizes)
     if kind is Kind.ONE:
         learned = learn(table, device.num_sms)

@@ -292,6 +292,21 @@ def test_json_has_every_row(run: Run) -> None:
     assert rows[2]["ratio"] == 1.0
 
 
+@pytest.mark.parametrize("dtype", ["e4m3", "i8"])
+def test_types_of_8_bits_are_compared_with_cublas_in_the_same_types(run: Run, dtype: str) -> None:
+    """In layout nt, which need not be named."""
+    names = f"winner,cublas_{dtype}" + (",torch_e4m3" if dtype == "e4m3" else "")
+    asked = ("--kernels", names, "--dtype", dtype, "--sizes", "32", "--json", "-q")
+    result = run(*asked)
+    assert result.exit_code == 0, result.output
+    winner, cublas, *torch = json.loads(result.stdout)
+    assert (cublas["status"], cublas["ratio"]) == ("ok", 1.0), cublas["reason"]
+    assert {one["layout"] for one in (winner, cublas, *torch)} == {"nt"}
+    assert {one["dtype"] for one in (winner, cublas, *torch)} == {dtype}
+    assert f"autogemm tune --size 32 --dtype {dtype} --layout nt" in winner["reason"]
+    assert all("PyTorch" in one["reason"] for one in torch)
+
+
 def test_a_report_of_what_was_just_timed(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "ladder.html"
     for stored in ((), ("--no-store",)):

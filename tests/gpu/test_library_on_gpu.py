@@ -37,13 +37,17 @@ def part_of(
     kind: Kind = Kind.ONE,
     device: Device = A100,
 ) -> Part:
-    """The family's first seed, in both forms of B; in layout tn where groups divide K."""
+    """The family's first seed that is legal, in both forms of B; in layout tn where groups divide
+    K.
+    """
     family = load_family(family_name)
-    config = family.seeds[0]
     layouts = (Layout.TN,) if kind.divides_k else (Layout.NN, Layout.NT)
     nearest_legal = NearestLegal((family,), device)
-    variants = variants_of(config, 0, layouts, nearest_legal, dtype, epilogue, kind)
-    assert variants
+    config, variants = next(
+        (seed, found)
+        for seed in family.seeds
+        if (found := variants_of(seed, 0, layouts, nearest_legal, dtype, epilogue, kind))
+    )
     rule, tuned = Tree(Leaf(0)), ((256, 256, 256, *([8] if kind.counted else [])),)
     return Part(
         *(dtype, rule, (config,), variants, (0,), tuned, (0,), ()), epilogue=epilogue, kind=kind
@@ -71,6 +75,43 @@ def test_the_library_is_right_in_every_element_type(tmp_path: Path) -> None:
         ("build/selftest",),
         ("build/selftest_fused",),
         ("build/benchmark_bf16", "512", "512", "512", "1001", "77", "300", "--rounds", "0"),
+    )
+
+
+def test_types_of_8_bits_are_right(target: CudaTarget, tmp_path: Path) -> None:
+    """With scales of rows and columns, of blocks, and for a C of 8 bits; batches and groups."""
+    if target.device.arch != 90:
+        pytest.skip(f"{target.device.name} has no wgmma")
+    scaled = Epilogue("acc * sa[m] * sb[n]; sa: f32; sb: f32")
+    blocks = Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]")
+    e4m3, i8 = DType.E4M3, DType.I8
+    parts = tuple(
+        part_of(dtype, "gemm_wgmma", device=H100)
+        for dtype in (e4m3, DType.E5M2_F32, i8, DType.I8_F16)
+    )
+    fused = tuple(
+        tuple(part_of(dtype, "gemm_wgmma", epilogue, device=H100) for dtype in dtypes)
+        for epilogue, dtypes in (
+            (scaled, (e4m3, DType.I8_BF16)),
+            (blocks, (e4m3,)),
+            (Epilogue("acc * scale"), (DType.E4M3_E4M3, DType.BF16_E4M3)),
+        )
+    )
+    stacked = tuple(
+        part_of(dtype, "gemm_wgmma", kind=kind, device=H100)
+        for dtype, kind in ((e4m3, Kind.BATCH), (e4m3, Kind.GROUPED), (i8, Kind.MASKED))
+    )
+    library = Library(H100, parts, fused, stacked)
+    for name, text in export_library(library, date(2026, 11, 24)).items():
+        (tmp_path / name).write_text(text)
+    run_all(
+        tmp_path,
+        ("cmake", "-S", ".", "-B", "build"),
+        ("cmake", "--build", "build", "-j"),
+        *((f"build/selftest{one}",) for one in ("", "_fused", "_fused_2", "_fused_3")),
+        *((f"build/selftest_{kind}",) for kind in ("batched", "grouped", "masked")),
+        ("build/benchmark_e4m3", "512", "512", "512", "1001", "77", "300", "--rounds", "0"),
+        ("build/benchmark_i8", "512", "512", "512", "1001", "77", "300", "--rounds", "0"),
     )
 
 

@@ -62,6 +62,10 @@ class FakeTorch(ModuleType):
         self.added: list[bool] = []
         self.version = SimpleNamespace(cuda="13.0")
         self.float32, self.float16, self.bfloat16 = Element.F32, Element.F16, Element.BF16
+        self.float8_e4m3fn = Element.E4M3
+        # Whether 8-bit floats are added with fast accumulation, by launch, and the time of each.
+        self.adds_fast: list[bool] = []
+        self.scaled_us = {False: TORCH_US, True: TORCH_US / 2}
         allowed = dict.fromkeys(ALLOWANCES, True)
         self.backends = SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace(**allowed)))
         self.cuda = SimpleNamespace(
@@ -77,7 +81,7 @@ class FakeTorch(ModuleType):
     def as_tensor(self, other: Any, device: str) -> Tensor:
         assert device == "cuda"
         there = other.__cuda_array_interface__
-        size = int(there["typestr"].removeprefix("<i"))
+        size = int(there["typestr"].lstrip("<|").removeprefix("i"))
         assert (there["version"], there["stream"]) == (3, None)
         (rows, cols), (of_row, of_col), (address, is_read_only) = (
             there["shape"],
@@ -96,6 +100,34 @@ class FakeTorch(ModuleType):
         self, c: Tensor, a: Tensor, b: Tensor, *, beta: float, alpha: float, out: Tensor
     ) -> None:
         self._multiply(alpha, a, b, beta, c, out)
+
+    def full(self, shape: tuple[()], value: float, *, dtype: Element, device: str) -> Tensor:
+        assert (dtype, device) == (Element.F32, "cuda")
+        assert self._current != "the default stream"
+        return Tensor(np.full(shape, value, np.float32), dtype)
+
+    def _scaled_mm(
+        self,
+        a: Tensor,
+        b: Tensor,
+        scale_a: Tensor,
+        scale_b: Tensor,
+        *,
+        out_dtype: Element,
+        use_fast_accum: bool,
+        out: Tensor,
+    ) -> None:
+        """Rows of A and columns of B lie without gaps between elements, and C has the type asked
+        for.
+        """
+        assert (a.stride()[1], b.stride()[0]) == (1, 1)
+        assert out_dtype is out.element
+        self.adds_fast.append(use_fast_accum)
+        self.streams.append(self._current)
+        self._gpu.now_us += self.scaled_us[use_fast_accum]
+        operands = [loaded(one.values, one.element).astype(np.float64) for one in (a, b)]
+        total = float(scale_a.values) * float(scale_b.values) * (operands[0] @ operands[1])
+        out.values[:] = stored(total, out.element)
 
     def _multiply(  # noqa: PLR0917
         self, alpha: float, a: Tensor, b: Tensor, beta: float, c: Tensor, out: Tensor

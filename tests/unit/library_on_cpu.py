@@ -25,7 +25,7 @@ extern "C" __global__ void gemm_kernel({{ signature.in_kernel("TYPE_AB", "TYPE_C
                     sum += (double)a * b;
                 }
                 const double old = beta == 0.0f ? 0.0 : (double)beta * (float)C[m * ldc + n];
-                C[m * ldc + n] = TYPE_C((float)(alpha * sum + old));
+                C[m * ldc + n] = TYPE_C({{ "" if exact else "(float)" }}(alpha * sum + old));
             }
         }
     };
@@ -59,13 +59,16 @@ GRIDS = {"": "1", "batch": "[1, 1, batch]", "groups": "[1, 1, 1 + groups * (1 + 
 def part_on_cpu(
     folder: Path, dtype: DType, layouts: tuple[Layout, ...], kind: Kind = Kind.ONE
 ) -> Part:
-    """Kernels for these layouts; all other calls take the fallback."""
+    """Kernels for these layouts; all other calls take the fallback. Those of 8-bit floats need
+    ``cuda_fp8.h`` before them.
+    """
     own = folder / f"family_{dtype}{kind.suffix}"
     own.mkdir()
     text = FAMILY.format(ab=dtype.ab.label).replace("grid: 1", f"grid: {GRIDS[kind.counted]}")
     of_c = f"c: [{dtype.c.label}], accumulate"
     (own / "on_cpu.yaml").write_text(re.sub(r"c: \[\w+\], accumulate", of_c, text))
     kernel = KERNEL.replace("TYPE_AB", dtype.ab.host_type).replace("TYPE_C", dtype.c.host_type)
+    kernel = kernel.replace("if exact", f"if {dtype.has_exact_sums}")
     (own / "on_cpu.cu.jinja").write_text(kernel)
     family = load_family(own)
     config = family.seeds[0]
@@ -86,6 +89,13 @@ def as_cpp(text: str) -> str:
     """Launches as calls; of kernels that walk through arrays one thread does all."""
     text = text.replace("<<<1024, 256>>>", "<<<1, 1>>>").replace(", 0, stream>>>", ">>>")
     return LAUNCH.sub(r"launch_on_cpu(\2, [&] { \1(\3); });", text)
+
+
+def shortened(text: str, sizes: str) -> str:
+    """A self-test of these sizes, with short sums and little memory: loops on the CPU are slow."""
+    text = re.sub(r"sizes = \{.*?\n    \};", sizes, text, flags=re.S)
+    text = re.sub(r"\b(256|64)u << 20", "1024u", text)
+    return text.replace("LONGEST = 131071, LONGER = 200000", "LONGEST = 4001, LONGER = 4099")
 
 
 def write_library(

@@ -14,6 +14,7 @@ import pytest
 from library_fakes import CUTLASS, NVCC, TORCH_US, FakeTorch, FakeTriton
 from simulated_gpu import CublasLibrary, Kernel, SimulatedGpu, compiled_helpers, prepared_problem
 
+from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.elements import stored_type
 from autogemm.model.problem import Layout, Problem
@@ -100,6 +101,56 @@ def test_the_result_is_that_of_the_gemm(
     contestant, _ = made(name, prepared)
     assert prepared.check(contestant).complaint == ""
     assert set(triton.torch.streams) == {"stream 77"}
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(13, 9, 40, Layout.NT, DType.E4M3),
+        Problem(16, 48, 32, Layout.NT, DType.E4M3, lda=48, ldb=64, ldc=80, alpha=2.0),
+        Problem(70, 6, 300, Layout.NT, DType.E4M3, alpha=-0.75),
+    ],
+    ids=lambda one: one.label.replace(" ", "-"),
+)
+def test_torch_multiplies_8_bit_floats(
+    gpu: SimulatedGpu, torch: FakeTorch, problem: Problem
+) -> None:
+    """With alpha as the scale of A, on the worker's stream."""
+    gpu.stream.ptr = 77
+    prepared = prepared_problem(gpu, problem)
+    contestant, _ = made("torch_e4m3", prepared)
+    assert prepared.check(contestant).complaint == ""
+    assert set(torch.streams) == {"stream 77"}
+
+
+@pytest.mark.parametrize("adds_fast", [False, True])
+def test_torch_adds_8_bit_floats_in_the_faster_way(
+    gpu: SimulatedGpu, torch: FakeTorch, adds_fast: bool
+) -> None:
+    torch.scaled_us[adds_fast] = 10.0
+    prepared = prepared_problem(gpu, Problem(16, 16, 32, Layout.NT, DType.E4M3))
+    contestant, version = made("torch_e4m3", prepared)
+    assert set(torch.adds_fast) == {False, True}
+    how = "with" if adds_fast else "without"
+    assert version == f"PyTorch 2.9, {how} fast accumulation"
+    assert prepared.check(contestant).launch_us == 10.0
+    assert torch.adds_fast[-1] is adds_fast
+
+
+@pytest.mark.parametrize(
+    ("problem", "says"),
+    [
+        (Problem(16, 16, 16, Layout.NN, DType.E4M3), "8-bit floats need layout nt, got nn"),
+        (Problem(16, 16, 16, Layout.NT, DType.E4M3, beta=1.0), "adds no C: leave out beta, got 1"),
+        (Problem(16, 16, 16, Layout.NT, DType.E4M3, batch=Batch(2)), "leave out --batch"),
+    ],
+)
+@pytest.mark.usefixtures("torch")
+def test_what_torch_does_not_do_with_8_bit_floats_is_said(
+    gpu: SimulatedGpu, problem: Problem, says: str
+) -> None:
+    with pytest.raises(NotHereError, match=says):
+        made("torch_e4m3", prepared_problem(gpu, problem))
 
 
 def test_torch_says_its_version_and_takes_its_time(gpu: SimulatedGpu, torch: FakeTorch) -> None:
@@ -201,6 +252,7 @@ def test_the_fastest_is_that_of_launches_after_the_first(gpu: SimulatedGpu) -> N
     ("name", "missing", "says"),
     [
         ("torch_f32", "torch", "pip install torch"),
+        ("torch_e4m3", "torch", "pip install torch"),
         ("triton_f32", "torch", "pip install torch triton"),
         ("triton_tf32x3", "triton", "pip install torch triton"),
     ],
@@ -211,7 +263,8 @@ def test_what_is_not_installed_says_what_to_do(
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(NotHereError, match=says):
-        made(name, prepared_problem(gpu, PROBLEMS[0]))
+        problem = replace(PROBLEMS[1], layout=Layout.NT, lda=0, ldb=0, dtype=dtype_of(name))
+        made(name, prepared_problem(gpu, problem))
 
 
 class Toolkit:

@@ -70,12 +70,15 @@ def test_the_files_fit_together() -> None:
     library = shipped_library((Layout.NN, Layout.NT))
     files = export_library(library, WRITTEN)
     assert set(files) == {
-        *("autogemm.h", "check.h", "exact.h", "benchmark_f32.cu", "CMakeLists.txt"),
+        *("autogemm.h", "check.h", "bytes.h", "exact.h", "benchmark_f32.cu", "CMakeLists.txt"),
         *("selftest.cu", "selftest_batched.cu", "selftest_grouped.cu", "selftest_masked.cu"),
         *("selftest_grouped_tn.cu", "selftest_masked_tn.cu"),
         *("autogemm-config.cmake.in", "autogemm.pc.in"),
         *("gemm_f32.cu", "gemm_tf32.cu", "gemm_f16.cu", "gemm_bf16.cu"),
         *("gemm_f16_f32.cu", "gemm_bf16_f32.cu", "fallbacks.cu"),
+        *("gemm_e4m3.cu", "gemm_e4m3_f16.cu", "gemm_e4m3_f32.cu"),
+        *("gemm_e5m2.cu", "gemm_e5m2_f16.cu", "gemm_e5m2_f32.cu"),
+        *("gemm_i8.cu", "gemm_i8_bf16.cu", "gemm_i8_f16.cu", "gemm_i8_f32.cu"),
     }
     for name, text in files.items():
         is_c = Path(name).suffix in (".h", ".cu")
@@ -87,9 +90,10 @@ def test_the_files_fit_together() -> None:
     sources = [text for name, text in files.items() if name.startswith("gemm_")]
     defined = [re.findall(rf'extern "C" [\w ]+\*? ?\b{functions}', text) for text in sources]
     assert [len(names) for names in defined] == [8] * len(LIBRARY_DTYPES)
-    # Batches have as many; groups have none by columns.
+    # Batches have as many; groups have none by columns, and those of K none of 8 bits.
     untuned = re.findall(rf'extern "C" [\w ]+\*? ?\b{functions}', files["fallbacks.cu"])
-    assert len(untuned) == len(set(untuned)) == (8 + 4 * 6) * len(LIBRARY_DTYPES)
+    wide = sum(dtype.size_bytes > 1 for dtype in LIBRARY_DTYPES)
+    assert len(untuned) == len(set(untuned)) == (8 + 2 * 6) * len(LIBRARY_DTYPES) + 2 * 6 * wide
     defined.append(untuned)
     assert {name for names in defined for name in names} == declared
     empty = export_library(Library(H100, ()), WRITTEN)["autogemm.h"]

@@ -42,6 +42,18 @@ int main(void) {
         autogemm_gemm_f16_batched_by_columns('N', 'X', 4, 4, 4, 1, NULL, 4, NULL, 4, 0, NULL, 4, 1,
                                              4, 4, 4, NULL, 0, NULL),
     };
+    /* Bytes: another layout than nt, a factor of integers. */
+    const autogemm_e4m3 bytes[64] = {0};
+    const signed char whole[64] = {0};
+    int sums[64];
+    const cudaError_t wrong_bytes[] = {
+        autogemm_gemm_e4m3_f32(AUTOGEMM_NN, 4, 4, 4, 1, bytes, 4, bytes, 4, 0, c, 4, NULL, 0, NULL),
+        autogemm_gemm_i8(AUTOGEMM_NT, 4, 4, 4, 2, whole, 4, whole, 4, 0, sums, 4, NULL, 0, NULL),
+    };
+    if (wrong_bytes[0] != cudaErrorInvalidValue || wrong_bytes[1] != cudaErrorInvalidValue ||
+        autogemm_gemm_e5m2_choice(AUTOGEMM_NT, 4, 4, 4, NULL, 4, NULL, 4, NULL, 4, 0) != 0) {
+        return 2;
+    }
     for (int i = 0; i < 4; ++i) {
         if (wrong[i] != cudaErrorInvalidValue) {
             return 2;

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from exported_program import SHIM, compile_cublas, run_on_cpu
-from library_on_cpu import part_on_cpu, write_library
+from library_on_cpu import part_on_cpu, shortened, write_library
 
 from autogemm.codegen.export.library import LIBRARY_DTYPES, source_name
 from autogemm.model.dtypes import DType
@@ -54,10 +54,7 @@ BUGS = (
 def test_the_self_test_passes_and_finds_a_kernel_that_is_wrong(folder: Path) -> None:
     """Each dtype by its kernels and its fallback, by rows and by columns, and what is refused."""
     text = (folder / "selftest.cu").read_text()
-    small = re.sub(r"sizes = \{.*?\n    \};", SIZES, text, flags=re.S).replace(
-        "256u << 20", "1024u"
-    )
-    (folder / "selftest.cu").write_text(small)
+    (folder / "selftest.cu").write_text(shortened(text, SIZES))
     planted = (folder / "gemm_bf16.cu").read_text()
     for good, bad in BUGS:
         assert planted.count(good) == 1, good

@@ -23,7 +23,7 @@ BESIDE = (
     *("cublas_e4m3", "cublas_e4m3_f16", "cublas_e4m3_f32"),
     *("cublas_e5m2", "cublas_e5m2_f16", "cublas_e5m2_f32"),
     *("cublas_e4m3_e4m3", "cublas_e5m2_e5m2", "cublas_bf16_e4m3"),
-    *("cublas_i8", "cublas_i8_bf16", "cublas_i8_f16", "cublas_i8_f32"),
+    *("cublas_i8", "cublas_i8_bf16", "cublas_i8_f16", "cublas_i8_f32", "torch_e4m3"),
 )
 
 

@@ -10,7 +10,7 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate
-from autogemm.model.problem import Problem
+from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.benchmark import KernelKind, baseline_of
 from autogemm.model.results.outcome import Provenance
 from autogemm.space import broken_constraints, launch_plan, load_family
@@ -28,6 +28,8 @@ _BESIDE_THE_LADDER = {
     ),
     # FP32 from tensor cores, to compare with kernels that `tune --allow-emulation` finds.
     "triton_tf32x3",
+    # No kernel of the ladder takes 8 bits.
+    "torch_e4m3",
 }
 LADDER_KERNELS = (
     *(rung.name for rung in rungs(variants=True)),
@@ -111,9 +113,10 @@ def _winner(problem: Problem, device: Device, store: Store) -> int:
         if row.device.name == device.name and row.problem == problem and row.kernel_id is not None
     ]
     if not rows:
+        layout = "" if problem.layout is Layout.NN else f" --layout {problem.layout}"
         raise NotForThisError(
             "the database has no kernel for it: "
-            f"autogemm tune --size {problem.size_label} --dtype {problem.dtype.label}"
+            f"autogemm tune --size {problem.size_label} --dtype {problem.dtype.label}{layout}"
         )
     best = min(rows, key=lambda row: (row.provenance is not Provenance.MEASURED, row.time_us))
     assert best.kernel_id is not None

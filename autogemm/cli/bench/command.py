@@ -11,10 +11,10 @@ from autogemm.cli.options import (
     count_option,
     dtype_option,
     epilogue_option,
-    layout_option,
     stored_options,
 )
 from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import CacheState, Fill
 
 
@@ -33,7 +33,12 @@ from autogemm.model.results.outcome import CacheState, Fill
 @click.option(
     "--preset", metavar="NAME", help="Sizes by name: ladder, squares, transformer, suite."
 )
-@layout_option
+@choice_option(
+    "--layout",
+    Layout,
+    help="op(A) then op(B): n as stored, t transposed. Default: nn; nt for 8-bit types, which "
+    "have no other.",
+)
 @dtype_option(default=DType.F32.label)
 @epilogue_option
 @batch_option
@@ -73,6 +78,7 @@ def bench(**values: Any) -> None:
       autogemm bench --preset ladder --report ladder.html
       autogemm bench --kernels tiled,kernel:12,cublas_f32 --sizes 128:8192:*2
       autogemm bench --dtype bf16 --kernels winner,cublas_bf16 --sizes 4096
+      autogemm bench --dtype e4m3 --kernels winner,cublas_e4m3 --sizes 4096
       autogemm bench --sizes 4096x256x1024,@sizes.txt --csv
       autogemm bench --show last --csv
       autogemm bench --show benchmarks/results/ladder_h100.json

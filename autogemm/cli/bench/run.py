@@ -69,12 +69,14 @@ _ENTRY: Paths = {
 
 @dataclass(frozen=True, slots=True)
 class BenchCommand:
-    """One call of the command. ``show`` is the number of a stored benchmark, or ``last``."""
+    """One call of the command. ``show`` is the number of a stored benchmark, or ``last``; without
+    a ``layout`` it is nn, of 8-bit types nt.
+    """
 
     kernels: str | None
     sizes: str | None
     preset: str | None
-    layout: Layout
+    layout: Layout | None
     dtype: str
     epilogue: str
     batch: str
@@ -131,7 +133,7 @@ def _request(command: BenchCommand) -> BenchRequest:
     return BenchRequest(
         kernels=named_kernels(kernels),
         sizes=tuple(sizes),
-        layout=command.layout,
+        layout=command.layout or (Layout.NT if dtype.size_bytes == 1 else Layout.NN),
         dtype=dtype,
         rounds=command.rounds,
         preset=name or "",

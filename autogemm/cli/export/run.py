@@ -20,6 +20,7 @@ from autogemm.codegen.export import (
     export_json,
     export_library,
     export_ptx,
+    library_layouts,
     require_emitted,
 )
 from autogemm.compile import Compiler, ptx
@@ -239,9 +240,16 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     families = [load_family(command.family_key)] if command.family_key else default_families()
     layouts = [Layout(query.layout)] if query.layout else None
     dtypes = [DType.parse(query.dtype)] if query.dtype else None
-    if dtypes and dtypes[0] not in LIBRARY_DTYPES:
-        known = ", ".join(map(str, LIBRARY_DTYPES))
-        raise UsageError(f"--library has functions for {known}: leave out --dtype {query.dtype}")
+    if dtypes and not epilogues and dtypes[0] not in LIBRARY_DTYPES:
+        raise UsageError(
+            f"--library has functions for a C of {dtypes[0].c} with an epilogue alone, which "
+            f"scales it: give --epilogue, or leave out --dtype {query.dtype}"
+        )
+    if dtypes and layouts and layouts[0] not in library_layouts(dtypes[0]):
+        raise UsageError(
+            f"--library has functions for {dtypes[0]} in layout "
+            f"{', '.join(library_layouts(dtypes[0]))} alone: leave out --layout {query.layout}"
+        )
     runs = _results(command, families)
     library = assembled(
         *(runs, families, _device(runs)),

@@ -7,6 +7,8 @@ from autogemm.codegen.export.library import (
     Part,
     Variant,
     export_library,
+    has_functions,
+    library_layouts,
 )
 from autogemm.codegen.export.names import Names
 from autogemm.codegen.export.standalone import (
@@ -34,5 +36,7 @@ __all__ = [
     "export_library",
     "export_ptx",
     "extract_kernel",
+    "has_functions",
+    "library_layouts",
     "require_emitted",
 ]

@@ -41,7 +41,7 @@ from autogemm.support.version import __version__
 
 # Version of the functions in the header; its first number is raised when programs must be
 # recompiled.
-API_VERSION = "1.1.0"
+API_VERSION = "1.2.0"
 # The same GEMM of column-major matrices as one of row-major ones: C^T = op(B)^T op(A)^T.
 _BY_COLUMNS = {
     **{"M": "N", "N": "M", "A": "B", "lda": "ldb", "B": "A", "ldb": "lda"},
@@ -58,9 +58,14 @@ _BY_COLUMNS_IN_TEST = {
     name: _IN_TEST.get(other, f"p.{other}") for name, other in _BY_COLUMNS.items()
 }
 # The element types that C lacks, as the header calls them.
-_ELEMENT_TYPES = {Element.F16: "autogemm_f16", Element.BF16: "autogemm_bf16"}
+_ELEMENT_TYPES = {
+    **{Element.F16: "autogemm_f16", Element.BF16: "autogemm_bf16"},
+    **{Element.E4M3: "autogemm_e4m3", Element.E5M2: "autogemm_e5m2"},
+}
+# 8-bit floats, bytes in the header, as self-tests and benchmarks calculate with them.
+_TEST_TYPES = {Element.E4M3: "E4m3", Element.E5M2: "E5m2"}
 FILES = (
-    *("autogemm.h", "check.h", "exact.h", "selftest.cu"),
+    *("autogemm.h", "check.h", "bytes.h", "exact.h", "selftest.cu"),
     *("CMakeLists.txt", "autogemm-config.cmake.in", "autogemm.pc.in"),
 )
 # Functions for batches and groups of dtypes that were tuned for none of them.
@@ -82,10 +87,18 @@ class Variant:
     """The difference to the config's other variants, in a few words."""
 
 
-LIBRARY_DTYPES: tuple[DType, ...] = tuple(
-    dtype for dtype in DType if dtype.ab.size_bytes > 1 and not dtype.c.saturates
-)
-"""The dtypes that a library has functions for: those of 8 bits have no fallback for all layouts."""
+LIBRARY_DTYPES: tuple[DType, ...] = tuple(dtype for dtype in DType if not dtype.c.saturates)
+"""The dtypes that a library has functions for. A C of 8-bit floats needs a scale: an epilogue."""
+
+
+def library_layouts(dtype: DType) -> tuple[Layout, ...]:
+    """The layouts of a library's functions: tensor cores take elements of 8 bits along K alone."""
+    return (Layout.NT,) if dtype.size_bytes == 1 else tuple(Layout)
+
+
+def has_functions(dtype: DType, kind: Kind) -> bool:
+    """Whether a library has functions of that kind: groups of K are in layout tn."""
+    return not kind.divides_k or Layout.TN in library_layouts(dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +317,7 @@ def _stacked_contexts(library: Library) -> dict[tuple[Kind, DType], dict[str, ob
         )
         for kind in STACKED
         for dtype in LIBRARY_DTYPES
+        if has_functions(dtype, kind)
     }
 
 
@@ -336,6 +350,7 @@ def _source_context(
         "dtype": dtype.label,
         "dtype_c": dtype.c.label,
         "identifier": identifier,
+        **_context_of_bytes(dtype),
         "function": _function(dtype) + suffix,
         "fused": None,
         "has_columns": epilogue.is_plain and not kind.is_grouped,
@@ -358,6 +373,22 @@ def _source_context(
     }
 
 
+def _context_of_bytes(dtype: DType) -> dict[str, object]:
+    """What is different where A and B, or C, have elements of 8 bits."""
+    names = _library_names(dtype)
+    narrow = (dtype.ab, dtype.c) if dtype.c.saturates else (dtype.ab,)
+    return {
+        "dtype_ab": dtype.ab.label,
+        "has_bytes": dtype.size_bytes == 1,
+        "is_integer": dtype.ab.is_integer,
+        "has_exact_sums": dtype.has_exact_sums,
+        "narrow": dtype.c.saturates,
+        "byte_floats": [one.label for one in dict.fromkeys(narrow) if one.saturates],
+        "test_type_ab": _TEST_TYPES.get(dtype.ab, names[ProblemType.AB]),
+        "test_type_c": _TEST_TYPES.get(dtype.c, names[ProblemType.C]),
+    }
+
+
 def _context_of_call(signature: Signature, names: CNames) -> dict[str, object]:
     """The arguments of functions that queue a GEMM: declared, passed on, and by their names."""
     return {
@@ -370,7 +401,7 @@ def _context_of_call(signature: Signature, names: CNames) -> dict[str, object]:
 def _fused_context(dtype: DType, epilogue: Epilogue) -> dict[str, object]:
     """Additional values for a source with an epilogue: its inputs are arguments behind those of the
     GEMM, in the order of the text, and behind them the second output."""
-    problem = Problem(1, 1, 1, dtype=dtype).with_epilogue(epilogue)
+    problem = Problem(1, 1, 1, library_layouts(dtype)[0], dtype).with_epilogue(epilogue)
     own = [rule.argument for rule in (*epilogue_rules(problem), *output_rules(problem))]
     names = _library_names(dtype)
     signature = gemm_signature(own, workspace=True)
@@ -402,6 +433,9 @@ def _benchmark_context(part: Part) -> dict[str, object]:
     problem = Problem(1, 1, 1, part.layout, part.dtype)
     return {
         **program_context(problem, "library_gemm"),
+        "library_type_ab": _library_names(part.dtype)[ProblemType.AB],
+        # That of 8-bit floats; autogemm.h includes all others.
+        "byte_header": part.dtype.ab.host_header if part.dtype.ab.saturates else "",
         "namespace": "autogemm_benchmark",
         "library_function": _function(part.dtype),
         "benchmarked": list(part.tuned),
@@ -413,9 +447,8 @@ def _identifier(dtype: DType) -> str:
 
 
 def _function(dtype: DType) -> str:
-    """The name of a dtype's function, which includes the type of C where it differs."""
-    is_mixed = dtype.c.size_bytes != dtype.ab.size_bytes
-    return dtype.ab.export_function + (f"_{dtype.c.label}" if is_mixed else "")
+    """The name of a dtype's function, which ends in the type of C where the dtype's does."""
+    return dtype.ab.export_function + _identifier(dtype).removeprefix(dtype.ab.label)
 
 
 def _library_names(dtype: DType) -> CNames:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout
 from autogemm.model.results.benchmark import baseline_of
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas
-from autogemm.targets.cuda.worker.libraries.baselines import NotHereError, fastest_near
+from autogemm.targets.cuda.worker.libraries.baselines import NotHereError, fastest_near, fastest_of
 from autogemm.targets.cuda.worker.libraries.with_cutlass import fastest_cutlass
 from autogemm.targets.cuda.worker.problem.prepared import Contestant, PreparedProblem
 
@@ -32,6 +33,30 @@ def cublas_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contes
 def torch_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
     """PyTorch's matmul."""
     _require_one_product(prepared)
+    version = _torch_version()
+    from autogemm.targets.cuda.worker.libraries.with_torch import TorchContestant
+
+    return TorchContestant(prepared), version
+
+
+def scaled_torch_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
+    """PyTorch's product of 8-bit floats, with fast accumulation or without: the faster here."""
+    _require_one_product(prepared)
+    problem = prepared.problem
+    if problem.layout is not Layout.NT:
+        raise NotHereError(f"8-bit floats need layout {Layout.NT}, got {problem.layout}")
+    if problem.reads_c:
+        raise NotHereError(f"torch._scaled_mm adds no C: leave out beta, got {problem.beta:g}")
+    version = _torch_version()
+    from autogemm.targets.cuda.worker.libraries.with_torch import ScaledTorchContestant
+
+    both = [ScaledTorchContestant(prepared, adds_fast=one) for one in (False, True)]
+    fastest = fastest_of(prepared, both)
+    return both[fastest], f"{version}, {'with' if fastest else 'without'} fast accumulation"
+
+
+def _torch_version() -> str:
+    """PyTorch with its version. Raises NotHereError where it is not installed for CUDA."""
     try:
         import torch
     except ImportError as error:
@@ -40,9 +65,7 @@ def torch_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contest
         raise NotHereError(
             f"PyTorch {torch.__version__} is built without CUDA: install one with it"
         )
-    from autogemm.targets.cuda.worker.libraries.with_torch import TorchContestant
-
-    return TorchContestant(prepared), f"PyTorch {torch.__version__}"
+    return f"PyTorch {torch.__version__}"
 
 
 def triton_contestant(
@@ -79,6 +102,7 @@ LIBRARIES = {
     "torch_f32": LibraryKernel(DType.F32, torch_contestant),
     "torch_bf16": LibraryKernel(DType.BF16, torch_contestant),
     "torch_f16": LibraryKernel(DType.F16, torch_contestant),
+    "torch_e4m3": LibraryKernel(DType.E4M3, scaled_torch_contestant),
     "triton_f32": LibraryKernel(DType.F32, partial(triton_contestant, kind="ieee")),
     "triton_tf32x3": LibraryKernel(DType.F32, partial(triton_contestant, kind="tf32x3")),
     "triton_bf16": LibraryKernel(DType.BF16, partial(triton_contestant, kind="16 bits")),

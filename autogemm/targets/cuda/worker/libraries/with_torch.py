@@ -8,8 +8,8 @@ from autogemm.model.dtypes import Element
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
-# How arrays of CUDA name integers of as many bytes; bf16 has no name there.
-INTEGERS = {2: "<i2", 4: "<i4"}
+# How arrays of CUDA name integers of as many bytes; bf16 and 8-bit floats have no name there.
+INTEGERS = {1: "|i1", 2: "<i2", 4: "<i4"}
 
 
 class _Memory:
@@ -61,3 +61,34 @@ class TorchContestant:
                 torch.mm(a, b, out=c)
             else:
                 torch.addmm(c, a, b, beta=inputs.beta, alpha=inputs.alpha, out=c)
+
+
+class ScaledTorchContestant:
+    """``torch._scaled_mm`` of 8-bit floats: its two scales are alpha and one; beta must be 0.
+
+    ``adds_fast``: sums stay in the tensor cores, which keep fewer bits.
+    """
+
+    def __init__(self, prepared: PreparedProblem, *, adds_fast: bool) -> None:
+        self._adds_fast = adds_fast
+        self._stream = torch.cuda.ExternalStream(prepared.gpu.stream.ptr)
+        self._tensors = {inputs: tensors(prepared, inputs) for inputs in prepared.input_sets}
+        self._out_type = getattr(torch, str(prepared.problem.dtype.c.array_name))
+        with torch.cuda.stream(self._stream):
+            self._one = _scale(1.0)
+            self._alpha = {inputs: _scale(inputs.alpha) for inputs in prepared.input_sets}
+
+    def queue(self, inputs: InputSet) -> None:
+        """Put one GEMM on the stream."""
+        a, b, c = self._tensors[inputs]
+        with torch.cuda.stream(self._stream):
+            torch._scaled_mm(
+                *(a, b, self._alpha[inputs], self._one),
+                out_dtype=self._out_type,
+                use_fast_accum=self._adds_fast,
+                out=c,
+            )
+
+
+def _scale(value: float) -> Any:
+    return torch.full((), value, dtype=torch.float32, device="cuda")
