@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import BindParameter, Select, and_, bindparam, select
+from sqlalchemy import Select, and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from autogemm.model.hardware.device import Device
@@ -241,7 +241,7 @@ def kernel_records(
 
 @cache
 def _kernels() -> Select[models.KernelRecord]:
-    wanted: BindParameter[str] = bindparam("wanted", expanding=True)
+    wanted = bindparam("wanted", expanding=True)
     return select(models.KernelRecord).where(models.KernelRecord.kernel_sha256.in_(wanted))
 
 
@@ -250,7 +250,7 @@ def _get_or_add(
 ) -> Row:
     # Another writer may add the same row in between (PostgreSQL; in SQLite we hold the write
     # lock): the transaction then fails on the unique key and Store runs it again.
-    found: Row | None = session.scalar(_with_key(model, tuple(key)), key)
+    found = session.scalar(_with_key(model, tuple(key)), key)
     if found is not None:
         return found
     row = model(**key, **(rest or {}))
