@@ -67,8 +67,6 @@ def decided_rows(
 def _rows(session: Session, wanted: Sequence[Condition]) -> list[records.DecidedRow]:
     runs = select(RunRecord).where(*wanted)
     newest = newest_finals(session, runs.with_only_columns(RunRecord.id))
-    if not newest:
-        return []
     kernels = {one.kernel_id for record in newest.values() for one in record.entries}
     failed = _failed_among(session, filter(None, kernels))
     rows = []

@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
-from datetime import datetime
-from functools import cache
 from itertools import groupby, islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select
-from sqlalchemy.orm import InstrumentedAttribute, Session, lazyload, selectinload
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session, selectinload
 
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
@@ -17,8 +15,6 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Objective, Outcome, Provenance, Status
 from autogemm.store.tables import records
 from autogemm.store.tables.convert import (
-    DEVICE_KEY,
-    SPEC_COLUMNS,
     columns_of,
     device_in,
     device_key,
@@ -119,111 +115,61 @@ def conditions(query: records.BestQuery) -> list[Condition]:
     return wanted
 
 
-def _equal(model: type[Any], names: Iterable[str]) -> list[Condition]:
-    """Conditions that these columns have the values of parameters ``TABLE_COLUMN``."""
-    table = model.__tablename__
-    return [getattr(model, name) == bindparam(f"{table}_{name}") for name in names]
-
-
-def _values(model: type[Any], columns: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of `_equal`."""
-    return {f"{model.__tablename__}_{name}": cell for name, cell in columns.items()}
-
-
-# Columns of a run that its times depend on, and those that make it the same request besides.
-_PLACE_COLUMNS = ("provenance", "l2", "fill")
-_OTHER_COLUMNS = tuple(name for name in SPEC_COLUMNS if name not in _PLACE_COLUMNS)
-
-
-def _same_place() -> list[Condition]:
-    """Conditions that a run must meet for its times to hold for the circumstances of a request,
-    which `_place_of` gives.
-    """
-    parts = {
-        RunRecord.problem: (ProblemRecord, _names(ProblemRecord)),
-        RunRecord.device: (DeviceRecord, DEVICE_KEY),
-        RunRecord.environment: (EnvironmentRecord, _names(EnvironmentRecord)),
-    }
+def _same_place(spec: records.RunSpec) -> list[Condition]:
+    """Conditions that a run must meet for its times to hold for the circumstances of ``spec``."""
     return [
-        *(part.has(and_(*_equal(model, names))) for part, (model, names) in parts.items()),
-        *_equal(RunRecord, _PLACE_COLUMNS),
+        RunRecord.problem.has(**columns_of(ProblemRecord, spec.problem)),
+        RunRecord.device.has(**device_key(spec.device)),
+        RunRecord.environment.has(**columns_of(EnvironmentRecord, spec.environment)),
+        RunRecord.provenance == spec.provenance.value,
+        RunRecord.l2 == spec.l2.value,
+        RunRecord.fill == spec.fill.value,
     ]
 
 
-def _names(model: type[Any]) -> list[str]:
-    return [column.key for column in model.__table__.columns if not column.primary_key]
-
-
-def _request_of(spec: records.RunSpec) -> dict[str, Any]:
-    return _place_of(spec) | _values(RunRecord, spec_columns(spec))
-
-
-def _place_of(spec: records.RunSpec) -> dict[str, Any]:
-    columns = spec_columns(spec)
-    return {
-        **_values(ProblemRecord, columns_of(ProblemRecord, spec.problem)),
-        **_values(DeviceRecord, device_key(spec.device)),
-        **_values(EnvironmentRecord, columns_of(EnvironmentRecord, spec.environment)),
-        **_values(RunRecord, {name: columns[name] for name in _PLACE_COLUMNS}),
-    }
-
-
-# Building a statement takes longer than executing it; those of every run are built once.
-@cache
-def _unfinished_runs() -> Select[RunRecord]:
-    return (
-        select(RunRecord)
-        .where(RunRecord.state != records.RunState.FINISHED.value, *_same_place())
-        .where(*_equal(RunRecord, _OTHER_COLUMNS))
-        .order_by(RunRecord.id.desc())
-    )
+def same_request(spec: records.RunSpec) -> list[Condition]:
+    """Conditions that a run of the same request in the same place meets."""
+    columns = spec_columns(spec).items()
+    return [*_same_place(spec), *(getattr(RunRecord, name) == value for name, value in columns)]
 
 
 def unfinished_runs(session: Session, spec: records.RunSpec) -> Iterable[RunRecord]:
     """The runs that ``spec`` would go on with, newest first."""
-    return session.scalars(_unfinished_runs(), _request_of(spec))
-
-
-def when_begun(session: Session, spec: records.RunSpec) -> datetime | None:
-    """When a run of the same request in the same place was begun; None without one."""
-    conditions = [*_same_place(), *_equal(RunRecord, _OTHER_COLUMNS)]
-    statement = select(RunRecord.started_at).where(*conditions).limit(1)
-    return session.scalar(statement, _request_of(spec))
-
-
-@cache
-def _known_outcome() -> Select[TrialRecord]:
-    return (
-        select(TrialRecord)
-        .join(TrialRecord.kernel)
-        .join(TrialRecord.run)
-        .where(*_equal(KernelRecord, ["kernel_sha256"]))
-        .where(TrialRecord.status.in_(_REPEATABLE), *_same_place())
-        .order_by(TrialRecord.finished_at.desc(), TrialRecord.id.desc())
-        .limit(1)
+    statement = (
+        select(RunRecord)
+        .where(RunRecord.state != records.RunState.FINISHED.value, *same_request(spec))
+        .order_by(RunRecord.id.desc())
     )
+    return session.scalars(statement)
 
 
 def known_outcome(session: Session, kernel_sha256: str, spec: records.RunSpec) -> Outcome | None:
     """The newest outcome of a kernel that measuring it again would repeat."""
-    wanted = _values(KernelRecord, {"kernel_sha256": kernel_sha256}) | _place_of(spec)
-    found = session.scalar(_known_outcome(), wanted)
-    return outcome_of(found) if found else None
-
-
-@cache
-def _known_kernels() -> Select[str]:
-    return (
-        select(KernelRecord.kernel_sha256)
-        .join(TrialRecord, TrialRecord.kernel_id == KernelRecord.id)
+    statement = (
+        select(TrialRecord)
+        .join(TrialRecord.kernel)
         .join(TrialRecord.run)
-        .where(TrialRecord.status.in_(_REPEATABLE), *_same_place())
+        .where(
+            KernelRecord.kernel_sha256 == kernel_sha256,
+            TrialRecord.status.in_(_REPEATABLE),
+            *_same_place(spec),
+        )
+        .order_by(TrialRecord.finished_at.desc(), TrialRecord.id.desc())
+        .limit(1)
     )
+    found = session.scalar(statement)
+    return outcome_of(found) if found else None
 
 
 def known_kernels(session: Session, spec: records.RunSpec) -> frozenset[str]:
     """The sha256 of all kernels of which `known_outcome` knows something."""
-    return frozenset(session.scalars(_known_kernels(), _place_of(spec)))
+    statement = (
+        select(KernelRecord.kernel_sha256)
+        .join(TrialRecord, TrialRecord.kernel_id == KernelRecord.id)
+        .join(TrialRecord.run)
+        .where(TrialRecord.status.in_(_REPEATABLE), *_same_place(spec))
+    )
+    return frozenset(session.scalars(statement))
 
 
 def outcomes(session: Session, run_id: int) -> list[Outcome]:
@@ -412,9 +358,7 @@ def _newest_finals_ids(runs: Select[int] | list[int]) -> Select[int]:
 def newest_finals(session: Session, runs: Select[int] | list[int]) -> dict[int, FinalsRecord]:
     """The newest finals of each run that has any, by run."""
     newest = _newest_finals_ids(runs)
-    chosen = select(FinalsRecord).where(FinalsRecord.id.in_(newest))
-    # Their runs are not asked for here.
-    found = session.scalars(chosen.options(lazyload(FinalsRecord.run)))
+    found = session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
     return {record.run_id: record for record in found}
 
 

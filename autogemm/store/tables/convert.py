@@ -136,13 +136,9 @@ def _reader(name: str, hint: Any) -> Callable[[Any], object]:
     return read
 
 
-# The facts that make a GPU model; memory and clocks differ a little between drivers.
-DEVICE_KEY = ("name", "arch", "num_sms")
-
-
 def device_key(device: Device) -> Columns:
-    """The columns of `DEVICE_KEY`."""
-    return {name: getattr(device, name) for name in DEVICE_KEY}
+    """The facts that make a GPU model; memory and clocks differ a little between drivers."""
+    return {"name": device.name, "arch": device.arch, "num_sms": device.num_sms}
 
 
 def device_of(facts: Columns) -> Device:

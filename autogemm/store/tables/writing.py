@@ -5,10 +5,9 @@ import socket
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, and_, bindparam, select
+from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
 from autogemm.model.hardware.device import Device
@@ -120,7 +119,13 @@ def add_trial(
 
     Raises StoreError if it is there with another config.
     """
-    found = session.execute(_run_with_trial(), {"run_id": run_id, "number": number}).first()
+    trials = models.TrialRecord
+    is_it = and_(trials.run_id == models.RunRecord.id, trials.number == number)
+    # The run and the trial in one question: this is the statement that is said most often.
+    statement = select(trials.id, trials.config).select_from(models.RunRecord)
+    found = session.execute(
+        statement.outerjoin(trials, is_it).where(models.RunRecord.id == run_id)
+    ).first()
     if found is None:
         raise no_such_run(run_id)
     if found.id is not None:
@@ -142,16 +147,6 @@ def add_trial(
     return trial.id
 
 
-@cache
-def _run_with_trial() -> Select[int, dict[str, Any]]:
-    """Select the run ``run_id`` and its trial ``number``, if it is there, in one question."""
-    trials = models.TrialRecord
-    is_it = and_(trials.run_id == models.RunRecord.id, trials.number == bindparam("number"))
-    statement = select(trials.id, trials.config).select_from(models.RunRecord)
-    is_run = models.RunRecord.id == bindparam("run_id")
-    return statement.outerjoin(trials, is_it).where(is_run)
-
-
 def add_finals(
     session: Session, run_id: int, finals: Finals, sources: Mapping[str, KernelSource]
 ) -> None:
@@ -162,11 +157,8 @@ def add_finals(
         **columns_of(models.FinalsRecord, finals),
     )
     session.add(record)
-    contestants = (finals.baseline, *finals.entries)
-    asked = {entry.kernel_sha256 for entry in contestants}
-    kernels = kernel_records(session, {sha256: sources.get(sha256) for sha256 in asked})
-    for place, entry in enumerate(contestants):
-        kernel = kernels.get(entry.kernel_sha256)
+    for place, entry in enumerate((finals.baseline, *finals.entries)):
+        kernel = kernel_record(session, entry.kernel_sha256, sources.get(entry.kernel_sha256))
         columns = entry_columns(entry)
         record.entries.append(models.FinalsEntryRecord(place=place, kernel=kernel, **columns))
     for lost in finals.disqualified:
@@ -211,38 +203,12 @@ def kernel_record(
 
     Raises ValueError for a source of another sha256.
     """
-    return kernel_records(session, {sha256: source}).get(sha256)
-
-
-def kernel_records(
-    session: Session, sources: Mapping[str, KernelSource | None]
-) -> dict[str, models.KernelRecord]:
-    """The rows of several kernels, as `kernel_record`, which are asked for together.
-
-    An empty sha256 is that of its source.
-    """
-    for sha256, source in sources.items():
-        if source is not None and sha256 not in ("", source.sha256):
-            raise ValueError(f"the outcome is of source {sha256}, got source {source.sha256}")
-    own = {sha256: source.sha256 if source else sha256 for sha256, source in sources.items()}
-    wanted = sorted(set(filter(None, own.values())))
-    if not wanted:
-        return {}
-    found = {one.kernel_sha256: one for one in session.scalars(_kernels(), {"wanted": wanted})}
-    for source in filter(None, sources.values()):
-        if source.sha256 not in found:
-            row = models.KernelRecord(
-                kernel_sha256=source.sha256, **kernel_columns(source), created_at=now()
-            )
-            session.add(row)
-            found[source.sha256] = row
-    return {sha256: found[name] for sha256, name in own.items() if name in found}
-
-
-@cache
-def _kernels() -> Select[models.KernelRecord]:
-    wanted = bindparam("wanted", expanding=True)
-    return select(models.KernelRecord).where(models.KernelRecord.kernel_sha256.in_(wanted))
+    if source is None:
+        return session.scalar(select(models.KernelRecord).filter_by(kernel_sha256=sha256))
+    if sha256 not in ("", source.sha256):
+        raise ValueError(f"the outcome is of source {sha256}, got source {source.sha256}")
+    columns = {**kernel_columns(source), "created_at": now()}
+    return _get_or_add(session, models.KernelRecord, {"kernel_sha256": source.sha256}, columns)
 
 
 def _get_or_add(
@@ -250,18 +216,9 @@ def _get_or_add(
 ) -> Row:
     # Another writer may add the same row in between (PostgreSQL; in SQLite we hold the write
     # lock): the transaction then fails on the unique key and Store runs it again.
-    found = session.scalar(_with_key(model, tuple(key)), key)
+    found = session.scalar(select(model).filter_by(**key))
     if found is not None:
         return found
     row = model(**key, **(rest or {}))
     session.add(row)
     return row
-
-
-@cache
-def _with_key(model: type[Row], names: tuple[str, ...]) -> Select[Row]:
-    """Select the row in which columns of these names have the values of parameters of these names.
-
-    To build a statement takes longer than to execute it.
-    """
-    return select(model).where(*(getattr(model, name) == bindparam(name) for name in names))

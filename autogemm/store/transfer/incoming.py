@@ -12,7 +12,7 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment
 from autogemm.store.queries.certificates import kernel_not_stored
-from autogemm.store.queries.runs import when_begun
+from autogemm.store.queries.runs import same_request
 from autogemm.store.tables import bench_models, models, records
 from autogemm.store.tables.convert import (
     columns_of,
@@ -134,7 +134,8 @@ class _Incoming:
             raise StoreError(f"run {copy.run_id} comes twice")
         spec, started_at = copy.spec, copy.started_at
         if started_at is None:
-            started_at = when_begun(self._session, spec) or now()
+            known = select(models.RunRecord.started_at).where(*same_request(spec)).limit(1)
+            started_at = self._session.scalar(known) or now()
         # A run that is being written in its own database is not being written in this one.
         state = (
             records.RunState.INTERRUPTED if copy.state is records.RunState.RUNNING else copy.state
