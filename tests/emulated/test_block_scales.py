@@ -7,7 +7,7 @@ from test_fp8_emulated import config
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
-from autogemm.emulator import Emulator
+from autogemm.emulator import Emulator, FindingKind
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
@@ -51,7 +51,7 @@ MANY = replace(PROBLEM, m=392, n=264, ldc=0)
             PROBLEM,
         ),
         (ALTERNATING, PROBLEM),
-        (ALTERNATING | {"STAGES": 2}, replace(PROBLEM, k=512)),
+        (ALTERNATING | {"STAGES": 3}, replace(PROBLEM, k=768, lda=0, ldb=0)),
         (ALTERNATING | {"CLUSTER_M": 2, "BLOCKS": 2}, replace(MANY, dtype=DType.E4M3, k=128)),
         (ALTERNATING | {"SPLIT_K": 2, "BLOCKS": 0}, PROBLEM),
         (ALTERNATING, replace(PROBLEM, dtype=DType.E5M2_F16, epilogue=MORE, lda=640, ldb=608)),
@@ -70,7 +70,7 @@ MANY = replace(PROBLEM, m=392, n=264, ldc=0)
             "second",
         ),
         *("many", "split in stages"),
-        *("alternating", "alternating two", "alternating cluster", "alternating split"),
+        *("alternating", "alternating three", "alternating cluster", "alternating split"),
         "alternating e5m2",
     ],
 )
@@ -91,6 +91,7 @@ def test_a_right_kernel_passes(
         ({"PROMOTE": 256}, "factors of sums over 128 of K"),
         ({"PROMOTE": 0}, "factors of sums over 128 of K"),
         ({"K_ORDER": "serpentine"}, "in the order of K"),
+        ({"STAGES": 2}, "three warps bring scales in turns"),
         (ALTERNATING | {"SCHEDULE": "pingpong"}, "with 64 rows each"),
         (ALTERNATING | {"BM": 256, "WM": 128}, "with 64 rows each"),
     ],
@@ -209,3 +210,36 @@ def test_a_bug_planted_in_two_sets_of_sums_is_caught(emulator: Emulator, name: s
     assert old in source.text
     wrong = replace(source, text=source.text.replace(old, new))
     assert not emulator.verify(wrong, launch_plan(family, one, problem), problem).ok
+
+
+# More k tiles than stages, so that other warps write a stage's scales again.
+CLUSTERS: list[dict[str, Value]] = [
+    ALTERNATING | {"CLUSTER_N": 2, "STAGES": 4, "BLOCKS": 0},
+    {"CLUSTER_M": 2, "STAGES": 4, "BLOCKS": 0},
+]
+OWN = "mbarrier_arrive(empty + used);"
+
+
+@pytest.mark.parametrize("changes", CLUSTERS, ids=["side by side", "one below the other"])
+def test_scales_of_a_cluster_are_read_before_they_are_written_again(
+    emulator: Emulator, changes: dict[str, Value]
+) -> None:
+    """Arrivals that order nothing are for stages that TMA alone fills."""
+    problem = replace(PROBLEM, m=136, n=264, k=768, lda=0, ldb=0, ldc=0)
+    family, one = load_family("gemm_wgmma"), config(PROMOTE=128, **changes)
+    assert broken_constraints(family, one, problem, find_device("h200")) == []
+    source, plan = render(family, one, problem), launch_plan(family, one, problem)
+    report = emulator.verify(source, plan, problem)
+    assert report.ok, report.message
+    assert source.text.count(OWN) == 1
+    relaxed = source.text.replace(OWN, "mbarrier_arrive_relaxed_at_rank(empty + used, lane);")
+    report = emulator.verify(replace(source, text=relaxed), plan, problem)
+    assert FindingKind.RACE in {finding.kind for finding in report.findings}
+
+
+def test_with_two_stages_a_warp_would_fill_a_stage_too_early(emulator: Emulator) -> None:
+    """Why the search space has no such kernels: the parity of a barrier tells two rounds apart."""
+    problem = replace(PROBLEM, k=768, lda=0, ldb=0)
+    family, one = load_family("gemm_wgmma"), config(PROMOTE=128, STAGES=2)
+    source, plan = render(family, one, problem), launch_plan(family, one, problem)
+    assert not emulator.verify(source, plan, problem).ok

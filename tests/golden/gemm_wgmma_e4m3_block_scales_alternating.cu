@@ -415,8 +415,11 @@ struct Pipeline {
         const int lane = threadIdx.x % 32;
         // All lanes have read their scales.
         __syncwarp();
-        // Other blocks of the cluster fill this stage, too.
-        if (lane < CLUSTER_N) {
+        // Other blocks of the cluster fill this stage, too. Scales come from this one alone, and
+        // are written again once they have been read.
+        if (lane == (int)cluster_rank()) {
+            mbarrier_arrive(empty + used);
+        } else if (lane < CLUSTER_N) {
             mbarrier_arrive_relaxed_at_rank(empty + used, lane);
         }
     }

@@ -429,8 +429,12 @@ def _tuned(part: Part) -> list[tuple[int, ...]]:
 
 
 def _benchmark_context(part: Part) -> dict[str, object]:
-    """The context of an exported program for the tuned layout, and the sizes to be timed."""
-    problem = Problem(1, 1, 1, part.layout, part.dtype)
+    """The context of an exported program for the tuned layout, and the sizes to be timed. Where
+    the library has no functions for that layout, it is the first that it has.
+    """
+    layouts = library_layouts(part.dtype)
+    layout = part.layout if part.layout in layouts else layouts[0]
+    problem = Problem(1, 1, 1, layout, part.dtype)
     return {
         **program_context(problem, "library_gemm"),
         "library_type_ab": _library_names(part.dtype)[ProblemType.AB],
