@@ -161,10 +161,11 @@ def text_of(config: Config, problem: Problem, sha256: str) -> TimedText:
 
 
 def is_legal(config: Config, problem: Problem, gpu: str) -> bool:
-    """Whether no rule of the config's family forbids it there."""
+    """Whether the config's family has its values, and no rule forbids it there."""
     family = _families()[config.family]
     with suppress(UsageError):
-        return not broken_constraints(family, config, problem, find_device(gpu))
+        declared = family.declared(config)
+        return not broken_constraints(family, declared, problem, find_device(gpu))
     return False
 
 
