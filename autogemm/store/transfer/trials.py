@@ -171,7 +171,7 @@ class TrialReader:
     query: BestQuery
     status: Status | None
     _sha256: dict[int | None, str] = field(default_factory=dict)
-    """Of kernels by number: to join the table takes a quarter longer than all the rest."""
+    """Hashes of kernels by number: joining their table takes a quarter longer than all the rest."""
 
     def batches(self, run_ids: Sequence[int]) -> Iterator[TrialColumns]:
         """Yield the trials of these runs, by run and number.
