@@ -107,6 +107,8 @@ ADDED = f"accum[i][j] += {FACTOR};"
 EMPTY = "mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);"
 READ = """mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
                     next ="""
+# A warp's first lane arrives in place of all, of which nothing says what they have done.
+ONE_FOR_ALL = "for (int n = 0; n < 32 && threadIdx.x %% 32 == 0; ++n) mbarrier_arrive(%s);"
 BUGS = {
     "no scales": (FACTOR, "partial[j]"),
     "no scale of A": ("a[i][j / 2 % 2] * b[", "b["),
@@ -139,7 +141,7 @@ BUGS = {
     "added before products are done": ("wgmma_wait_0();\n            if (i + 1", "if (i + 1"),
     "scaled twice": (FACTOR, f"{FACTOR} * scale.of(i, j)"),
     "a stage is full without its scales": (
-        "pipeline.full + stage, 2)",
+        "pipeline.full + stage, 1 + 32)",
         "pipeline.full + stage, 1)",
     ),
     "scales come to a stage that is in use": (
@@ -148,12 +150,12 @@ BUGS = {
     ),
     "read before the stage is full": (READ, "next ="),
     "released before all lanes have read": (
-        "__syncwarp();\n        if (lane == 0) {\n            mbarrier_arrive(empty",
-        "if (lane == 0) {\n            mbarrier_arrive(empty",
+        "mbarrier_arrive(empty + used);",
+        ONE_FOR_ALL % "empty + used",
     ),
     "announced before all lanes have written": (
-        "__syncwarp();\n        if (lane == 0) {\n            mbarrier_arrive(pipeline.full",
-        "if (lane == 0) {\n            mbarrier_arrive(pipeline.full",
+        "mbarrier_arrive(pipeline.full + pipeline.stage);",
+        ONE_FOR_ALL % "pipeline.full + pipeline.stage",
     ),
     "every other k tile has no scales": ("turn = 3;", "turn = 4;"),
 }

@@ -413,13 +413,10 @@ struct Pipeline {
     // Called by each warp when its products with that stage are done.
     __device__ __forceinline__ void release(int used) const {
         const int lane = threadIdx.x % 32;
-        // All lanes have read their scales.
-        __syncwarp();
-        // Other blocks of the cluster fill this stage, too. Scales come from this one alone, and
-        // are written again once they have been read.
-        if (lane == (int)cluster_rank()) {
-            mbarrier_arrive(empty + used);
-        } else if (lane < CLUSTER_N) {
+        // Each lane has read its scales, and they are written again behind its arrival.
+        mbarrier_arrive(empty + used);
+        // Other blocks of the cluster fill this stage, too, but write no scales of it.
+        if (lane < CLUSTER_N && lane != (int)cluster_rank()) {
             mbarrier_arrive_relaxed_at_rank(empty + used, lane);
         }
     }
@@ -650,10 +647,7 @@ struct BlockScales {
         if (lane < BN / SCALE_COLUMNS) {
             to[BM] = value_b;
         }
-        __syncwarp();
-        if (lane == 0) {
-            mbarrier_arrive(pipeline.full + pipeline.stage);
-        }
+        mbarrier_arrive(pipeline.full + pipeline.stage);
     }
 };
 
@@ -754,9 +748,10 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         prefetch_tensor_map(map_b);
         prefetch_tensor_map(map_c);
         for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(pipeline.full + stage, 2);
-            // One arrival for each warp that releases it.
-            mbarrier_init(pipeline.empty + stage, 4 * CONSUMERS * 2);
+            // The thread that starts copies arrives, and each lane that brings scales.
+            mbarrier_init(pipeline.full + stage, 1 + 32);
+            // One arrival for each lane that has read scales, and for each warp of other blocks.
+            mbarrier_init(pipeline.empty + stage, 4 * CONSUMERS * (32 + 1));
         }
         mbarrier_fence_init();
     }

@@ -311,12 +311,8 @@ struct Pipeline {
 
     // Called by each warp when its products with that stage are done.
     __device__ __forceinline__ void release(int used) const {
-        const int lane = threadIdx.x % 32;
-        // All lanes have read their scales.
-        __syncwarp();
-        if (lane == 0) {
-            mbarrier_arrive(empty + used);
-        }
+        // Each lane has read its scales, and they are written again behind its arrival.
+        mbarrier_arrive(empty + used);
     }
 };
 
@@ -549,10 +545,7 @@ struct BlockScales {
         if (lane < BN / SCALE_COLUMNS) {
             to[BM] = value_b;
         }
-        __syncwarp();
-        if (lane == 0) {
-            mbarrier_arrive(pipeline.full + pipeline.stage);
-        }
+        mbarrier_arrive(pipeline.full + pipeline.stage);
     }
 };
 
@@ -638,9 +631,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         prefetch_tensor_map(map_b);
         prefetch_tensor_map(map_c);
         for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(pipeline.full + stage, 2);
-            // One arrival for each warp that releases it.
-            mbarrier_init(pipeline.empty + stage, 4);
+            // The thread that starts copies arrives, and each lane that brings scales.
+            mbarrier_init(pipeline.full + stage, 1 + 32);
+            // One arrival for each lane that has read scales.
+            mbarrier_init(pipeline.empty + stage, 4 * 32);
         }
         mbarrier_init(turns, WARPGROUP);
         mbarrier_init(turns + 1, WARPGROUP);

@@ -12,11 +12,13 @@ from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.certificate import Verdict
 from autogemm.model.results.outcome import Outcome, Status
 from autogemm.space import launch_plan, load_family
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
+from autogemm.targets.cuda.tools.sanitizer import find_sanitizer
 
 pytestmark = pytest.mark.gpu
 
@@ -39,6 +41,26 @@ ALTERNATING: dict[str, Value] = {"PROMOTION": "alternating"}
 SCALED = Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]")
 
 
+def candidate(
+    target: CudaTarget,
+    compiler: Compiler,
+    problem: Problem,
+    promote: int,
+    edit: tuple[str, str] = ("", ""),
+    *,
+    few_blocks: bool = False,
+    **changes: Value,
+) -> Candidate:
+    family = load_family("gemm_wgmma")
+    config = family.completed(Config.of("gemm_wgmma", TILE | {"PROMOTE": promote} | changes))
+    source = render(family, config, problem)
+    assert edit[0] in source.text
+    source = replace(source, text=source.text.replace(*edit)) if edit[0] else source
+    compiled = compiler.compile(source, target.device.sm)
+    plan = launch_plan(family, config, problem, few_blocks=few_blocks)
+    return Candidate(source, plan, compiled)
+
+
 def measured(
     target: CudaTarget,
     compiler: Compiler,
@@ -47,14 +69,7 @@ def measured(
     edit: tuple[str, str] = ("", ""),
     **changes: Value,
 ) -> Outcome:
-    family = load_family("gemm_wgmma")
-    config = family.completed(Config.of("gemm_wgmma", TILE | {"PROMOTE": promote} | changes))
-    source = render(family, config, problem)
-    assert edit[0] in source.text
-    source = replace(source, text=source.text.replace(*edit)) if edit[0] else source
-    compiled = compiler.compile(source, target.device.sm)
-    plan = launch_plan(family, config, problem)
-    return target.measure(Candidate(source, plan, compiled), None)
+    return target.measure(candidate(target, compiler, problem, promote, edit, **changes), None)
 
 
 @pytest.mark.parametrize("dtype", [one for one in DType if one.size_bytes == 1], ids=str)
@@ -176,6 +191,41 @@ def test_wrong_scales_of_blocks_are_seen(
     target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
     outcome = measured(target, compiler, problem, 128, edit)
     assert outcome.status is Status.WRONG_RESULT
+
+
+NO_WAIT = (
+    "mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);\n        float* const to",
+    "float* const to",
+)
+
+
+@pytest.mark.skipif(find_sanitizer() is None, reason="compute-sanitizer is not installed")
+@pytest.mark.parametrize(
+    ("changes", "edit", "refused"),
+    [
+        ({}, ("", ""), set()),
+        ({"CLUSTER_M": 2}, ("", ""), set()),
+        ({"SCHEDULE": "pingpong", "BM": 64, "BOX_M": 16}, ("", ""), set()),
+        ({"SPLIT_K": 4, "BLOCKS": 0, "BM": 64}, ("", ""), set()),
+        (ALTERNATING, ("", ""), set()),
+        ({}, NO_WAIT, {"racecheck"}),
+    ],
+    ids=["plain", "cluster", "pingpong", "split", "alternating", "written too early"],
+)
+def test_sanitizers_see_how_scales_of_blocks_are_handed_over(
+    target: CudaTarget,
+    compiler: Compiler,
+    changes: dict[str, Value],
+    edit: tuple[str, str],
+    refused: set[str],
+) -> None:
+    problem = Problem(512, 256, 4608, Layout.NT, DType.E4M3, epilogue=SCALED)
+    small = candidate(target, compiler, problem, 128, edit, few_blocks=True, **changes)
+    checks = {one.name: one for one in target.sanitize(small, problem, 100.0)}
+    failed = {name for name, one in checks.items() if one.verdict is Verdict.FAILED}
+    assert failed >= refused, [one.line for one in checks.values()]
+    if not refused:
+        assert {one.verdict for one in checks.values()} == {Verdict.PASSED}, failed
 
 
 def test_cublas_has_the_same_scales(target: CudaTarget) -> None:
