@@ -16,6 +16,7 @@
     ... suite.py --suite moe-decode --dtype bf16 --layouts nt --l2 rotate --out OUT    few tokens
     ... suite.py --suite swiglu --dtype bf16 --layouts nt --out OUT
     ... suite.py --dtype e4m3 --layouts nt --out OUT
+    ... suite.py --suite decode --dtype e4m3 --layouts nt --l2 rotate --out OUT
     ... suite.py --suite block-scales --dtype e4m3 --layouts nt --limit 110 --out OUT    DeepGEMM's
     ... suite.py --suite block-scales-decode --dtype e4m3 --layouts nt --l2 rotate --out OUT
     python benchmarks/suite.py --draw benchmarks/results/suite_h100.json --out docs/img

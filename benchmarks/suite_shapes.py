@@ -131,6 +131,7 @@ NAMED: dict[str, tuple[str, Sequence[str]]] = {
     "grouped": ("grouped_KIND_LAYOUT", GROUPED_SHAPES),
     "grouped-k": ("grouped_k_KIND_LAYOUT", GROUPED_K_SHAPES),
     "moe-decode": ("moe_decode_KIND_LAYOUT", MOE_DECODE_SHAPES),
+    "decode": ("decode_KIND_LAYOUT", SCALED_DECODE),
     "swiglu": ("epilogue_swiglu_KIND_LAYOUT", GATED_SHAPES),
     "block-scales": ("block_scales_KIND_LAYOUT", SCALED_SHAPES),
     "block-scales-all": ("block_scales_all_KIND_LAYOUT", ALL_SCALED),
