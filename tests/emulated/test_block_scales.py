@@ -234,7 +234,9 @@ def test_scales_of_a_cluster_are_read_before_they_are_written_again(
     report = emulator.verify(source, plan, problem)
     assert report.ok, report.message
     assert source.text.count(OWN) == 1
-    relaxed = source.text.replace(OWN, "mbarrier_arrive_relaxed_at_rank(empty + used, lane);")
+    relaxed = source.text.replace(
+        OWN, "mbarrier_arrive_relaxed_at_rank(empty + used, cluster_rank());"
+    )
     report = emulator.verify(replace(source, text=relaxed), plan, problem)
     assert FindingKind.RACE in {finding.kind for finding in report.findings}
 

@@ -220,6 +220,18 @@ def test_an_endless_kernel_is_killed_at_its_deadline(target: CudaTarget, build: 
 
 
 @pytest.mark.alone
+def test_the_memory_of_the_problem_before_is_free(target: CudaTarget) -> None:
+    cupy = pytest.importorskip("cupy")
+    target.prepare(PROBLEM, OPTIONS)
+    target.prepare(Problem(8192, 8192, 8192), OPTIONS)
+    large, _ = cupy.cuda.runtime.memGetInfo()
+    target.prepare(PROBLEM, OPTIONS)
+    small, _ = cupy.cuda.runtime.memGetInfo()
+    matrices = 3 * 4 * 8192**2
+    assert small - large > 2 * matrices
+
+
+@pytest.mark.alone
 def test_a_kernel_too_slow_to_repeat_says_so(target: CudaTarget, build: Build) -> None:
     target.prepare(PROBLEM, MeasureOptions(deadline_s=3.0))
     outcome = target.measure(build(PROBLEM, sleeping(0.9)), None)

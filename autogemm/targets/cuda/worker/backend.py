@@ -1,5 +1,6 @@
 """The worker's answers: prepare a problem, measure candidates, run finals."""
 
+import gc
 import math
 import platform
 import time
@@ -92,7 +93,9 @@ class CudaBackend:
         """Inputs, references and a first time of the baseline."""
         if self._gpu is None or self._cublas is None:
             raise DeviceError("the worker has no GPU")
-        self._prepared_problem = None  # frees the last problem's memory before it is counted
+        # Frees the last problem's memory before it is counted; its calls refer back to it.
+        self._prepared_problem = None
+        gc.collect()
         find_calls = partial(near_calls, request.known)
         prepared = PreparedProblem(
             self._gpu, self._cublas, request.problem, request.options, find_calls
