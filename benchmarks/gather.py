@@ -1,4 +1,4 @@
-"""Gather the rows of all tables of one subject into one file, as others read them.
+"""Gather the rows of all tables of one subject on one GPU into one file, as others read them.
 
     python benchmarks/gather.py             says which files are not those of the tables
     python benchmarks/gather.py --update    writes them
@@ -19,7 +19,7 @@ from autogemm.support.files import write_atomically
 RESULTS = Path(__file__).resolve().parent / "results"
 # How the names of a subject's tables begin.
 SUBJECTS = {
-    "fp8": ("suite_e4m3", "block_scales", "deepgemm_race_block_scales_all"),
+    "fp8": ("suite_e4m3", "block_scales", "decode_e4m3", "deepgemm_race_block_scales_all"),
     "int8": ("suite_i8",),
     "cube_f16": ("cube_f16",),
     "layers_bf16": ("layers_bf16",),
@@ -27,9 +27,9 @@ SUBJECTS = {
     "tf32_layouts": ("tf32_layouts_",),
     "epilogues": ("epilogue_",),
     "batched": ("batched_",),
-    "grouped": ("grouped_", "moe_decode"),
+    "grouped": ("grouped_", "moe_decode", "deepgemm_race_grouped"),
 }
-GPU = "h200"
+GPUS = ("h100", "h200")
 FIELDS = (
     *("shape", "layout", "dtype", "epilogue", "ratio", "ratio_low", "ratio_high"),
     *("ratio_of_medians", "baseline", "error", "baseline_error", "l2"),
@@ -38,18 +38,23 @@ FIELDS = (
 ERRORS_OF_OTHERS = ("DeepGEMM_error", "torch_error")
 
 
-def gathered(subject: str) -> str:
-    """Return the file of a subject."""
-    rows = [row for path in tables(subject) for row in rows_of(path)]
+def subjects() -> list[tuple[str, str]]:
+    """Return each subject and GPU of which there are tables."""
+    return [(subject, gpu) for subject in SUBJECTS for gpu in GPUS if tables(subject, gpu)]
+
+
+def gathered(subject: str, gpu: str) -> str:
+    """Return the file of a subject on a GPU."""
+    rows = [row for path in tables(subject, gpu) for row in rows_of(path)]
     return json.dumps({"subject": subject, "rows": rows}, indent=1) + "\n"
 
 
-def tables(subject: str) -> list[Path]:
+def tables(subject: str, gpu: str) -> list[Path]:
     """Return the subject's tables; those of a first try have newer ones beside them."""
-    gathered_files = {file_of(one) for one in SUBJECTS}
+    gathered_files = {file_of(one, gpu) for one in SUBJECTS}
     return [
         path
-        for path in sorted(RESULTS.glob(f"*_{GPU}.json"))
+        for path in sorted(RESULTS.glob(f"*_{gpu}.json"))
         if path.name.startswith(SUBJECTS[subject])
         and path not in gathered_files
         and "_first_" not in path.name
@@ -71,9 +76,9 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
         }
 
 
-def file_of(subject: str) -> Path:
+def file_of(subject: str, gpu: str) -> Path:
     """Return where a subject's rows are kept."""
-    return RESULTS / f"{subject}_{GPU}.json"
+    return RESULTS / f"{subject}_{gpu}.json"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -81,8 +86,8 @@ def file_of(subject: str) -> Path:
 def main(update: bool) -> None:
     """Gather the rows of all tables of one subject into one file."""
     stale = 0
-    for subject in SUBJECTS:
-        path, text = file_of(subject), gathered(subject)
+    for subject, gpu in subjects():
+        path, text = file_of(subject, gpu), gathered(subject, gpu)
         if path.exists() and path.read_text() == text:
             continue
         if update:

@@ -10,15 +10,15 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import gather
 
 
-@pytest.mark.parametrize("subject", gather.SUBJECTS)
-def test_a_subjects_rows_are_those_of_its_tables(subject: str) -> None:
-    assert gather.file_of(subject).read_text() == gather.gathered(subject), (
+@pytest.mark.parametrize(("subject", "gpu"), gather.subjects())
+def test_a_subjects_rows_are_those_of_its_tables(subject: str, gpu: str) -> None:
+    assert gather.file_of(subject, gpu).read_text() == gather.gathered(subject, gpu), (
         "run benchmarks/gather.py --update"
     )
 
 
 def test_a_row_is_that_of_its_table() -> None:
-    rows = json.loads(gather.gathered("fp8"))["rows"]
+    rows = json.loads(gather.gathered("fp8", "h200"))["rows"]
     assert {row["table"] for row in rows} >= {"suite_e4m3_nt_h200.json"}
     for row in rows:
         table = json.loads((gather.RESULTS / row["table"]).read_text())
@@ -28,7 +28,8 @@ def test_a_row_is_that_of_its_table() -> None:
 
 
 def test_first_tries_and_gathered_files_are_no_tables() -> None:
-    for subject in gather.SUBJECTS:
-        names = [path.name for path in gather.tables(subject)]
-        assert names and gather.file_of(subject).name not in names
+    assert {"fp8", "grouped"} <= {subject for subject, gpu in gather.subjects() if gpu == "h100"}
+    for subject, gpu in gather.subjects():
+        names = [path.name for path in gather.tables(subject, gpu)]
+        assert names and gather.file_of(subject, gpu).name not in names
         assert not any("_first_" in name for name in names)
