@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 # adds up one after the other.
 EXPECTED_TIME = "expected_time"
 CHAIN = "chain"
+# Rows of features that are kept for a large space: some 30 MB.
+MOST_REMEMBERED = 40_000
 
 
 class EnumeratedSpace(Protocol):
@@ -83,8 +85,8 @@ def neighbours(space: EnumeratedSpace, index: int, moves: int = 1) -> list[int]:
 class UnitFeatures:
     """Rows of a space's features, each column at mean 0 and spread 1 and none of them constant.
 
-    A large space takes the columns' means and spreads from a sample, and computes rows when they
-    are asked for.
+    A large space takes the columns' means and spreads from a sample, computes rows when they are
+    asked for, and remembers them where they are few: a search comes back to what is near its best.
 
     ``directions``, of shape [columns, directions], are the columns themselves and, of each two
     numeric parameters, the sum and the difference of the columns: a product and a ratio, where
@@ -103,6 +105,7 @@ class UnitFeatures:
         self._mean, self._spread = columns.mean(axis=0)[self._varying], spread[self._varying]
         scaled = self._scaled(columns)
         self._kept = scaled if len(rows) == len(space) else None
+        self._remembered: dict[int, Floats] = {}
         numeric = {parameter.name for parameter in space.parameters}
         varying = np.array(names)[self._varying]
         is_expected = varying == EXPECTED_TIME
@@ -120,7 +123,21 @@ class UnitFeatures:
         wanted = np.asarray(rows, dtype=np.int64)
         if self._kept is not None:
             return self._kept[wanted]
-        return self._scaled(self._space.features(wanted)[1])
+        if len(wanted) > MOST_REMEMBERED // 10:
+            return self._computed(wanted)
+        numbers = wanted.tolist()
+        found = {number: self._remembered.get(number) for number in numbers}
+        if new := [number for number, row in found.items() if row is None]:
+            computed = dict(zip(new, self._computed(np.array(new)), strict=True))
+            found |= computed
+            if len(self._remembered) > MOST_REMEMBERED:
+                # Replaced and not emptied: another thread may be reading.
+                self._remembered = {}
+            self._remembered.update(computed)
+        return np.array([found[number] for number in numbers]).reshape(len(numbers), len(self))
+
+    def _computed(self, rows: Indices) -> Floats:
+        return self._scaled(self._space.features(rows)[1])
 
     def _scaled(self, columns: Floats) -> Floats:
         scaled: Floats = (columns[:, self._varying] - self._mean) / self._spread

@@ -73,14 +73,14 @@ class Model:
 
     def _observe(self, indices: Iterable[int]) -> None:
         known = set(self._rows)
-        for index in indices:
-            if index not in known:
-                point = self._known.get(index)
-                if point is None:
-                    point = self._features([index])[0]
-                self._posterior.append(point)
-                self._rows.append(index)
-                self._row_trend.append(float(point @ self.fit.trend))
+        new = [index for index in indices if index not in known]
+        beyond = [index for index in new if index not in self._known]
+        points = dict(zip(beyond, self._features(beyond), strict=True)) if beyond else {}
+        for index in new:
+            point = points[index] if index in points else self._known[index]
+            self._posterior.append(point)
+            self._rows.append(index)
+            self._row_trend.append(float(point @ self.fit.trend))
 
     def widen(self, indices: Sequence[int]) -> None:
         """Add these configs to the pool."""

@@ -12,7 +12,7 @@ from optuna.distributions import CategoricalDistribution
 from optuna.samplers import RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
-from autogemm.search import Search, stock
+from autogemm.search import Search, enumerated, stock
 from autogemm.search.enumerated import EXPECTED_TIME, UnitFeatures
 from autogemm.search.gp import Kernel, _negative_log_likelihood, fit
 from autogemm.search.history import History
@@ -111,6 +111,28 @@ def test_features_and_directions_have_spread_one(most_kept: int) -> None:
     # The natural log of the expected times, up to a constant: 2 A log 2.
     logs = columns @ features.expectation
     assert np.allclose(logs - logs.mean(), math.log(2) * 2 * (raw[:, 0] - raw[:, 0].mean()))
+
+
+def test_few_features_of_a_large_space_are_computed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(enumerated, "MOST_REMEMBERED", 30)
+    space = Expecting({"A": (1, 3, 7, 15), "B": (1, 3, 7), "C": (1, 31)})
+    whole, features = UnitFeatures(space, 1000), UnitFeatures(space, 9)
+    # The columns' means and spreads come from other samples.
+    scale = whole(range(24)).std(axis=0) / features(range(24)).std(axis=0)
+    expected = features(range(24))
+    assert np.allclose(expected - expected[0], (whole(range(24)) - whole([0])) / scale)
+    asked: list[int] = []
+    compute = space.features
+    monkeypatch.setattr(space, "features", lambda rows: asked.extend(rows) or compute(rows))
+    assert np.array_equal(features([5, 6, 5]), expected[[5, 6, 5]])
+    assert np.array_equal(features([7, 6, 5]), expected[[7, 6, 5]])
+    assert asked == [5, 6, 7]
+    # Beyond the most that are remembered they are computed again, and are the same.
+    for index in range(24):
+        assert np.array_equal(features([index]), expected[[index]])
+    assert features([]).shape == (0, 4)
 
 
 def test_the_most_promising_is_the_one_that_is_expected_to_be_fastest() -> None:
