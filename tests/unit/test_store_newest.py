@@ -12,6 +12,7 @@ from store_samples import (
     ENVIRONMENT,
     H100,
     SPEC,
+    T4,
     entry,
     finals,
     new_store,
@@ -19,6 +20,7 @@ from store_samples import (
     source,
 )
 
+from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Certificate, Check, Verdict
 from autogemm.model.results.outcome import CacheState, Finals, Outcome
 from autogemm.store import RunSpec, Store
@@ -55,6 +57,22 @@ def test_the_environment_in_which_the_best_is_looked_for(older: Store, newer: St
     newer.merge(older)
     (best,) = newer.best()
     assert (best.environment.driver, best.config["BM"]) == ("2.0", 128)
+
+
+def test_decided_runs_have_their_own_problem_and_gpu(newer: Store) -> None:
+    small, far = (replace(SPEC, problem=Problem(m, m, m)) for m in (3072, 64))
+    specs = [SPEC, replace(small, device=T4), replace(SPEC, device=T4), small, far]
+    numbers = [
+        decide(newer, spec, ok(64, 2500.0), 64, finals(entry(64, 2500.0, ratio=1.2)))
+        for spec in specs
+    ]
+    newer.begin_run(replace(SPEC, seed=1))  # has no finals
+    expected = [(n, one.problem, one.device) for n, one in zip(numbers, specs, strict=True)]
+    found = [(one.run_id, one.problem, one.device) for one in newer.decided_runs()]
+    assert found == expected
+    near = newer.decided_runs(SPEC.problem, 1.0)
+    assert [(one.run_id, one.problem, one.device) for one in near] == expected[:-1]
+    assert newer.decided_runs(Problem(4, 4, 4), 1.0) == []
 
 
 def test_a_kernel_is_worth_its_newest_ratio_and_not_its_luckiest(newer: Store) -> None:

@@ -32,9 +32,8 @@ def decided_runs(session: Session, near: Problem | None, steps: float) -> list[r
     whose extents allow a distance of ``steps``.
     """
     statement = (
-        select(RunRecord.id, RunRecord.objective, ProblemRecord, DeviceRecord)
+        select(RunRecord.id, RunRecord.objective, ProblemRecord, RunRecord.device_id)
         .join(ProblemRecord, ProblemRecord.id == RunRecord.problem_id)
-        .join(DeviceRecord, DeviceRecord.id == RunRecord.device_id)
         .where(select(FinalsRecord.id).where(FinalsRecord.run_id == RunRecord.id).exists())
         .order_by(RunRecord.id)
     )
@@ -45,9 +44,11 @@ def decided_runs(session: Session, near: Problem | None, steps: float) -> list[r
             *(getattr(ProblemRecord, name).between(*ends) for name, ends in ranges.items()),
         )
     rows = session.execute(statement).all()
-    # Many runs share a problem, and all a few GPUs.
+    # Many runs share a problem. All share a few GPUs, whose facts are too long for every row.
     problems = {one: problem_in(one) for one in {row[2] for row in rows}}
-    devices: dict[DeviceRecord, Device] = {one: device_of(one.facts) for *_, one in rows}
+    used = DeviceRecord.id.in_({device_id for *_, device_id in rows})
+    facts = session.execute(select(DeviceRecord.id, DeviceRecord.facts).where(used))
+    devices: dict[int, Device] = {device_id: device_of(one) for device_id, one in facts}
     return [
         records.DecidedRun(run_id, problems[problem], devices[device], Objective(objective))
         for run_id, objective, problem, device in rows
