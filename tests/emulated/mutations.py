@@ -35,13 +35,16 @@ class Base:
 
 @dataclass(frozen=True)
 class Mutation:
-    """``old`` becomes ``new`` everywhere (or once) in the text of the base."""
+    """``old`` becomes ``new`` everywhere (or once) in the text of the base, which then ``hangs``
+    or not.
+    """
 
     base: str
     name: str
     old: str
     new: str
     once: bool = False
+    hangs: bool = False
 
     def apply(self, source: KernelSource) -> KernelSource:
         """The mutant. Fails where the template no longer has the text to edit."""

@@ -112,7 +112,9 @@ GROUP_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(TMA, "one lane alone looks for a group", "continue;\n", "break;\n"),
     Mutation(BY_MMA, "the last group left out", "group == groups", "group == groups - 1"),
     Mutation(
-        TMA, "rows from the group's own end", "first_m = end_m;", "first_m = offsets[group + 1];"
+        *(TMA, "rows from the group's own end"),
+        *("first_m = end_m;", "first_m = offsets[group + 1];"),
+        hangs=True,
     ),
     # Tiles of a group.
     Mutation(TMA, "tiles from the first group on", "index - first_tile;", "index;"),
