@@ -224,6 +224,8 @@ def test_sanitizers_see_how_scales_of_blocks_are_handed_over(
     checks = {one.name: one for one in target.sanitize(small, problem, 100.0)}
     failed = {name for name, one in checks.items() if one.verdict is Verdict.FAILED}
     assert failed >= refused, [one.line for one in checks.values()]
+    # By what the tool found, and not only by a wrong result.
+    assert all(" found on " in checks[name].what for name in refused)
     if not refused:
         assert {one.verdict for one in checks.values()} == {Verdict.PASSED}, failed
 

@@ -130,8 +130,10 @@ def test_few_features_of_a_large_space_are_computed_once(
     assert np.array_equal(features([7, 6, 5]), expected[[7, 6, 5]])
     assert asked == [5, 6, 7]
     # Beyond the most that are remembered they are computed again, and are the same.
-    for index in range(24):
+    monkeypatch.setattr(enumerated, "MOST_REMEMBERED", 10)
+    for index in (*range(24), 5):
         assert np.array_equal(features([index]), expected[[index]])
+    assert asked.count(5) == 2 and len(asked) < 2 * 24
     assert features([]).shape == (0, 4)
 
 
