@@ -49,6 +49,7 @@ def config(**changes: Value) -> Config:
         ({}, replace(PROBLEM, dtype=DType.E4M3, alpha=0.5, beta=-1.5)),
         (WIDE, replace(PROBLEM, m=13, dtype=DType.E5M2_F16)),
         ({"SPLIT_K": 3, "BK": 128}, replace(PROBLEM, dtype=DType.E5M2)),
+        ({"SPLIT_K": 3, "BK": 448, "SLICE_K": 7}, replace(PROBLEM, k=1360, lda=0, ldb=0)),
         ({}, replace(PROBLEM, n=41, k=603, lda=0, ldb=0, ldc=0)),
         ({}, replace(PROBLEM, n=41, k=592, lda=601, ldb=608, ldc=41)),
         ({}, PROBLEM.with_epilogue(Epilogue("acc * sa[m] * sb[n]"))),
@@ -64,7 +65,17 @@ def config(**changes: Value) -> Config:
         ({}, Problem(1, 8, 16, Layout.NT, DType.E4M3, epilogue=Epilogue(PRODUCT))),
     ],
     ids=[
-        *("f32", "bf16", "wide", "split", "any size", "rows apart", "row and column", "groups"),
+        *(
+            "f32",
+            "bf16",
+            "wide",
+            "split",
+            "sevenths",
+            "any size",
+            "rows apart",
+            "row and column",
+            "groups",
+        ),
         *("scaled", "scaled wide", "scaled two blocks", "scaled half a block", "scaled split"),
         *("more", "second", "scaled any size", "tiny"),
     ],
@@ -177,16 +188,17 @@ def test_a_planted_bug_is_caught(emulator: Emulator, name: str) -> None:
     assert not emulator.verify(wrong, launch_plan(family, config(), PROBLEM), PROBLEM).ok
 
 
-SCALE = "scales.a[block][i][e % 2] * scales.b[block]"
+OWN = "scales.a[block][i / 4] * scales.b[block]"
 ADDED = "accum[j][i][e] = fmaf(partial[j][i][e], scale, accum[j][i][e]);"
 REST = "block_scales.load(k), accum"
 SCALED_BUGS = {
     "no scales": (ADDED, "accum[j][i][e] += partial[j][i][e];"),
-    "no scale of A": (SCALE, "scales.b[block]"),
-    "no scale of B": (SCALE, "scales.a[block][i][e % 2]"),
+    "no scale of A": (OWN, "scales.b[block]"),
+    "no scale of B": (OWN, "scales.a[block][i / 4]"),
     "scaled twice": ("partial[j][i][e], scale", "partial[j][i][e] * scale, scale"),
-    "the scale of the next row": ("[i][e % 2] *", "[i][1 - e % 2] *"),
-    "the scale of columns eight further": ("[i][e % 2] *", "[i][e / 2] *"),
+    "the scale of the next row": ("i % 4 * 8 + row + e", "i % 4 * 8 + row + 1 - e"),
+    "the scale of the lane's own row": ("i % 4 * 8 + row + e", "(int)threadIdx.x % 32"),
+    "scales by other lanes": ("threadIdx.x % 4 * 2", "threadIdx.x / 8 * 2"),
     "the scales of the block before": (
         "scales[stage] = block_scales.load(k + STAGES * BK)",
         "scales[stage] = block_scales.load(k)",
@@ -198,7 +210,7 @@ SCALED_BUGS = {
     "rows of scales of B without the partial block": ("(K + 127) / 128", "K / 128"),
     "the scale of the last partial block is forgotten": (REST, "Scales{}, accum"),
     "the rest has the first blocks' scales": (REST, "block_scales.load(lane_k), accum"),
-    "scales of rows that are not there": ("i * 8 + e, M - 1)", "i * 8 + e, M + 200)"),
+    "scales of rows that are not there": ("min(m + i * 32, M - 1)", "m + i * 32"),
     "scales of blocks that are not there": ("at, num_blocks - 1)", "at, num_blocks + 40)"),
     "the last partial block is not added": (
         "multiply_slice(rest_a",
@@ -223,3 +235,23 @@ def test_a_bug_planted_in_scales_is_caught(emulator: Emulator, name: str) -> Non
     assert old in source.text
     wrong = replace(source, text=source.text.replace(old, new))
     assert not emulator.verify(wrong, launch_plan(family, one, problem), problem).ok
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("scales.a[block][i / 4]", "scales.a[block][0]"),
+        ("i % 4 * 8 + row", "i % 2 * 8 + row"),
+        ("m + i * 32", "m + i * 16"),
+    ],
+    ids=["the first rows'", "of sixteen rows before", "rows overlap"],
+)
+def test_a_bug_planted_in_rows_of_scales_is_caught(emulator: Emulator, old: str, new: str) -> None:
+    """A tile has twice as many rows as a warp has lanes."""
+    problem = replace(SCALED, m=69, lda=0, ldb=0, ldc=0)
+    family, one = load_family("gemm_skinny"), config(BM=64)
+    source, plan = render(family, one, problem), launch_plan(family, one, problem)
+    assert emulator.verify(source, plan, problem).ok
+    assert old in source.text
+    wrong = replace(source, text=source.text.replace(old, new))
+    assert not emulator.verify(wrong, plan, problem).ok

@@ -1,5 +1,5 @@
-// autogemm, family gemm_skinny: BM=8 BN=16 BK=128 WN=16 SLICE_K=4 SPLIT_K=2 STAGES=1 PREFETCH_A=1
-// L2_PREFETCH=128 MIN_BLOCKS=1
+// autogemm, family gemm_skinny: BM=8 BN=16 BK=128 WN=16 SLICE_K=4 SPLIT_K=2 PARTIALS=workspace
+// STAGES=1 PREFETCH_A=1 L2_PREFETCH=128 MIN_BLOCKS=1
 
 // A batch of such products in one launch. The next one's matrices begin batch_rows_a rows of A,
 // batch_rows_b of B and batch_rows_c of C, as stored, behind those of the one before; 0: all share

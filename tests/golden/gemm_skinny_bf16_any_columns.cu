@@ -1,5 +1,5 @@
-// autogemm, family gemm_skinny: BM=8 BN=16 BK=128 WN=16 SLICE_K=4 SPLIT_K=2 STAGES=1 PREFETCH_A=1
-// MIN_BLOCKS=1
+// autogemm, family gemm_skinny: BM=8 BN=16 BK=128 WN=16 SLICE_K=4 SPLIT_K=2 PARTIALS=workspace
+// STAGES=1 PREFETCH_A=1 MIN_BLOCKS=1
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
 // A and B bf16, C bf16, accumulators FP32.

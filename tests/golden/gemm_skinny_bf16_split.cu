@@ -1,5 +1,5 @@
-// autogemm, family gemm_skinny: BM=16 BN=64 BK=512 WN=64 SLICE_K=8 SPLIT_K=4 STAGES=2 PREFETCH_A=0
-// L2_PREFETCH=128 MIN_BLOCKS=1
+// autogemm, family gemm_skinny: BM=16 BN=64 BK=512 WN=64 SLICE_K=8 SPLIT_K=4 PARTIALS=workspace
+// STAGES=2 PREFETCH_A=0 L2_PREFETCH=128 MIN_BLOCKS=1
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
 // A and B bf16, C bf16, accumulators FP32.

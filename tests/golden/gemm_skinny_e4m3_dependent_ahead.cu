@@ -152,10 +152,11 @@ __device__ __forceinline__ void load_slice_b(const Element* const (&rows)[2 * TI
 constexpr int BLOCKS_K = DEPTH < 128 ? 1 : DEPTH / 128;
 constexpr int BLOCK_STEPS = STEPS / BLOCKS_K;
 
-// Scales of a slice's blocks: of the rows of C that a lane's accumulators belong to, and of the
-// warp's columns, all of which lie in one block of 128.
+// Scales of a slice's blocks: of the warp's columns, all of which lie in one block of 128, and of
+// the tile's rows, each of which a lane has for all lanes.
+constexpr int ROWS_OF_LANE = (BM + 31) / 32;
 struct Scales {
-    float a[BLOCKS_K][TILES_M][2];
+    float a[BLOCKS_K][ROWS_OF_LANE];
     float b[BLOCKS_K];
 };
 
@@ -189,18 +190,22 @@ __device__ __forceinline__ void multiply_steps(const SliceA& a, const SliceB& b,
 __device__ __forceinline__ void multiply_slice(const SliceA& a, const SliceB& b,
                                                const Scales& scales,
                                                float (&accum)[TILES_N][TILES_M][4]) {
+    const int row = (int)threadIdx.x % 4 * 2;
     #pragma unroll
     for (int block = 0; block < BLOCKS_K; ++block) {
         float partial[TILES_N][TILES_M][4] = {};
         multiply_steps(a, b, block * BLOCK_STEPS, partial);
         #pragma unroll
         for (int i = 0; i < TILES_M; ++i) {
+            // Of the lane's two rows of C.
+            const float own = scales.a[block][i / 4] * scales.b[block];
             #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const float scale = scales.a[block][i][e % 2] * scales.b[block];
+            for (int e = 0; e < 2; ++e) {
+                const float scale = __shfl_sync(0xffffffffu, own, i % 4 * 8 + row + e);
                 #pragma unroll
                 for (int j = 0; j < TILES_N; ++j) {
                     accum[j][i][e] = fmaf(partial[j][i][e], scale, accum[j][i][e]);
+                    accum[j][i][e + 2] = fmaf(partial[j][i][e + 2], scale, accum[j][i][e + 2]);
                 }
             }
         }
@@ -257,9 +262,9 @@ __device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n
     return accum;
 }
 
-// All scales of a warp's tile, whose first row for this lane is m, and whose first column is n:
-// sa[k / 128, m] for each row of A, sb[n / 128, k / 128] for each 128 rows of B. Outside of A and B
-// they are those of the last row and block.
+// All scales of a warp's tile, of which a lane has row m and those 32 apart, and whose first column
+// is n: sa[k / 128, m] for each row of A, sb[n / 128, k / 128] for each 128 rows of B. Outside of A
+// and B they are those of the last row and block.
 struct BlockScales {
     const Epilogue& with;
     int M, K;
@@ -273,12 +278,9 @@ struct BlockScales {
         for (int at = 0; at < BLOCKS_K; ++at) {
             const int block = min(k / 128 + at, num_blocks - 1);
             #pragma unroll
-            for (int i = 0; i < TILES_M; ++i) {
-                #pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    const int row = min(m + i * 8 + e, M - 1);
-                    scales.a[at][i][e] = with.sa[(long long)block * M + row];
-                }
+            for (int i = 0; i < ROWS_OF_LANE; ++i) {
+                const int row = min(m + i * 32, M - 1);
+                scales.a[at][i] = with.sa[(long long)block * M + row];
             }
             scales.b[at] = with.sb[(long long)(n / 128) * num_blocks + block];
         }
@@ -340,9 +342,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         rows_b[j] = B + (long long)n * ldb;
     }
 
-    // Scales of the lane's accumulators.
+    // Scales of the warp's rows and columns, a row of them or two for each lane.
     const Epilogue with = {epilogue_sa, epilogue_sb};
-    const int lane_m = m0 + lane % 4 * 2;
+    const int lane_m = m0 + lane % BM;
     const BlockScales block_scales = {with, M, K, lane_m, min(n0 + warp_n, N - 1)};
     Scales scales[STAGES];
 

@@ -1,5 +1,5 @@
-// autogemm, family gemm_skinny: BM=8 BN=128 BK=256 WN=64 SLICE_K=4 SPLIT_K=24 STAGES=2 PREFETCH_A=1
-// L2_PREFETCH=128 MIN_BLOCKS=1
+// autogemm, family gemm_skinny: BM=8 BN=128 BK=256 WN=64 SLICE_K=4 SPLIT_K=24 PARTIALS=workspace
+// STAGES=2 PREFETCH_A=1 L2_PREFETCH=128 MIN_BLOCKS=1
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
 // A and B f16, C f16, accumulators FP32.

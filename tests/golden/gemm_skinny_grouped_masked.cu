@@ -1,5 +1,5 @@
-// autogemm, family gemm_skinny: BM=8 BN=64 BK=256 WN=64 SLICE_K=4 SPLIT_K=2 STAGES=1 PREFETCH_A=0
-// L2_PREFETCH=128 MIN_BLOCKS=1
+// autogemm, family gemm_skinny: BM=8 BN=64 BK=256 WN=64 SLICE_K=4 SPLIT_K=2 PARTIALS=workspace
+// STAGES=1 PREFETCH_A=0 L2_PREFETCH=128 MIN_BLOCKS=1
 
 // Rows of A and C belong to groups, each of which has M / groups of them: the first counts[g] are
 // those of group g. Each group has a B of its own, one behind the other. Other rows are left as

@@ -1,5 +1,5 @@
-// autogemm, family gemm_skinny: BM=8 BN=16 BK=1024 WN=16 SLICE_K=8 SPLIT_K=2 STAGES=1 PREFETCH_A=1
-// L2_PREFETCH=128 MIN_BLOCKS=3
+// autogemm, family gemm_skinny: BM=8 BN=16 BK=1024 WN=16 SLICE_K=8 SPLIT_K=2 PARTIALS=workspace
+// STAGES=1 PREFETCH_A=1 L2_PREFETCH=128 MIN_BLOCKS=3
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
 // A and B i8, C i32, accumulators 32-bit integers.

@@ -98,6 +98,27 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "e4m3_cluster",
+        Problem(
+            *(16, 2112, 7168, Layout.NT, DType.E4M3),
+            epilogue=Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]"),
+        ),
+        {"BM": 16, "BK": 1792, "SLICE_K": 7, "SPLIT_K": 2, "PARTIALS": "cluster", "STAGES": 1}
+        | {"PREFETCH_A": 1, "MIN_BLOCKS": 1, "PDL": "early", "L2_AHEAD": 1},
+        family="gemm_skinny",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "gated_cluster",
+        Problem(
+            11, 1000, 2048, Layout.NN, DType.BF16, epilogue=Epilogue("silu(acc[n]) * acc[n + N]")
+        ),
+        {"BM": 16, "BN": 64, "BK": 128, "WN": 64, "SLICE_K": 2, "SPLIT_K": 8, "STAGES": 1}
+        | {"PARTIALS": "cluster", "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=90,
+    ),
+    GoldenCase(
         "bf16_split",
         Problem(13, 28672, 4104, Layout.NT, DType.BF16),
         {

@@ -132,6 +132,7 @@ CASES: list[tuple[str, int, dict[str, Value]]] = [
     ("gemm_skinny", 8, {"PDL": "early", "L2_AHEAD": 2}),
     ("gemm_skinny", 8, {"PDL": "late", "L2_AHEAD": 1}),
     ("gemm_skinny", 8, {"PDL": "late", "SPLIT_K": 2}),
+    ("gemm_skinny", 8, {"PDL": "early", "SPLIT_K": 4, "PARTIALS": "cluster", "L2_AHEAD": 1}),
     ("gemm_wgmma", 200, {"PDL": "early"}),
     ("gemm_wgmma", 200, {"PDL": "late"}),
     ("gemm_wgmma", 64, {"PDL": "late", "SPLIT_K": 4, "C_BUFFERS": 1, "BOX_M": 64}),
