@@ -100,8 +100,8 @@ REST = "block_scales.load(k), accum"
 @pytest.mark.parametrize(
     "edit",
     [
-        ("scales.a[block][i][e % 2] * scales.b[block]", "1.0f"),
-        ("[i][e % 2] *", "[i][1 - e % 2] *"),
+        ("scales.a[block][i / 4] * scales.b[block]", "1.0f"),
+        ("i % 4 * 8 + row + e", "i % 4 * 8 + row + 1 - e"),
         ("k / 128 + at", "k / 128 - at"),
         ("n / 128) * num", "0) * num"),
         (REST, "Scales{}, accum"),

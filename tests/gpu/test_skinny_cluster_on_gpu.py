@@ -70,7 +70,7 @@ def candidate(
         (WIDE | {"PDL": "late"}, BF16.with_epilogue(GATED)),
         ({"SPLIT_K": 4}, ODD),
         ({"SPLIT_K": 4}, replace(ODD, batch=Batch.parse("5"))),
-        ({"BK": 64}, Problem(48, 512, 1024, Layout.NT, DType.BF16, groups=Groups.parse("7"))),
+        ({"BK": 128}, Problem(48, 512, 1024, Layout.NT, DType.BF16, groups=Groups.parse("7"))),
         ({}, replace(DECODE, dtype=DType.I8)),
         ({"BK": 512}, replace(DECODE, k=512, lda=0, ldb=0, dtype=DType.BF16)),
     ],
