@@ -23,7 +23,8 @@ REFIT_GROWTH = 1.2
 MAX_POOL = 20_000
 MAX_CLIMB = 8
 # Of these, a model keeps those with the largest merit: what is far behind them does not lead before
-# the next fit, and each proposal costs as much as there are candidates.
+# the next fit, and each proposal costs as much as there are candidates. What going uphill adds is
+# dropped in the same way, when there are twice as many.
 MAX_KEPT = 4096
 # Uphill from so many of the best at once: the features of hundreds of configs take little longer
 # than those of ten, and the next proposals go uphill from the same ones.
@@ -126,10 +127,15 @@ class Surrogate:
         score = model.score(targets, history.seen)
         self.expected_improvement = model.improvement(int(np.argmax(score)))
         if (len(history.told) + len(history.pending)) % LOCAL_EVERY == 0:
-            score = self._only_next_to_best(model, history, score)
-        elif model.is_sample:
-            score = self._climb(model, targets, history.seen, score)
-        return int(model.pool[int(np.argmax(score))])
+            choice = self._only_next_to_best(model, history, score)
+        else:
+            if model.is_sample:
+                score = self._climb(model, targets, history.seen, score)
+            choice = score
+        index = int(model.pool[int(np.argmax(choice))])
+        if len(score) > 2 * MAX_KEPT:
+            model.narrow(_largest(score, MAX_KEPT))
+        return index
 
     def _only_next_to_best(self, model: Model, history: History, score: Floats) -> Floats:
         """Rules out all but what is one parameter from the best config, or two if none is left."""
@@ -153,8 +159,7 @@ class Surrogate:
         for _ in range(MAX_CLIMB):
             if int(model.pool[int(np.argmax(score))]) in model.climbed:
                 break
-            most = min(CLIMBERS, len(score))
-            tops = model.pool[np.argpartition(score, -most)[-most:]].tolist()
+            tops = model.pool[_largest(score, min(CLIMBERS, len(score)))].tolist()
             new = [top for top in tops if top not in model.climbed]
             model.climbed.update(new)
             model.widen([index for top in new for index in self._near(top, 1)])
@@ -215,7 +220,7 @@ class Surrogate:
         targets = model.targets(told)
         score = model.score(targets, seen)
         if len(score) > MAX_KEPT:
-            model.narrow(np.sort(np.argpartition(score, -MAX_KEPT)[-MAX_KEPT:]))
+            model.narrow(_largest(score, MAX_KEPT))
         if model.is_sample:
             self._climb(model, targets, seen, model.score(targets, seen))
 
@@ -225,6 +230,11 @@ class Surrogate:
             if not seen[sample].all():
                 return sample[~seen[sample]]
         return np.flatnonzero(~seen)
+
+
+def _largest(score: Floats, most: int) -> Indices:
+    """Positions of so many of the largest, in their order."""
+    return np.sort(np.argpartition(score, -most)[-most:])
 
 
 def last_fit_size(num_told: int) -> int:

@@ -122,6 +122,26 @@ def test_a_search_with_a_narrowed_pool_is_as_good(
     assert np.median([best_after("surrogate", seed, 40, 8) for seed in range(3)]) <= 1.03
 
 
+def test_a_pool_that_going_uphill_makes_large_is_narrowed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(surrogate, "MAX_POOL", 60)
+    monkeypatch.setattr(surrogate, "MAX_KEPT", 40)
+    space = GridSpace({name: tuple(range(1, 10)) for name in "ABCD"})
+    search = Search(space, "surrogate", 0)
+    own: Any = search._sampler
+    sizes = []
+    for _ in range(60):
+        proposal = search.ask()
+        assert proposal is not None
+        time_us = 1.0 + sum((int(value) - 5) ** 2 for _, value in proposal.config)
+        search.tell(proposal, ok(proposal.config, time_us))
+        sizes.append(0 if own._surrogate._model is None else len(own._surrogate._model.pool))
+    assert max(sizes) <= 80
+    assert search.best is not None
+    assert search.best[1] < 4.0
+
+
 def test_a_narrowed_pool_is_not_the_end_of_the_space(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surrogate, "MAX_KEPT", 8)
     space = GridSpace({"A": tuple(range(10)), "B": tuple(range(6))})
