@@ -8,15 +8,14 @@ Optimization Performs Great in High Dimensions, 2024.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
-from autogemm.search.enumerated import Floats
+from autogemm.search.enumerated import Floats, Indices
 
 Singles = NDArray[np.float32]
 
@@ -26,8 +25,10 @@ SQRT5 = math.sqrt(5.0)
 LENGTH_PRIOR = (0.7, 0.7)
 VARIANCE_PRIOR = (1.0, 0.5)
 NOISE_PRIOR = (math.log(1e-3), 1.5)
-# Candidates of which the posterior is made in one step.
+# Candidates of which the posterior is made in one step, and for which there is room beside those
+# of the beginning.
 POOL_BLOCK = 2048
+WIDTH_TO_SPARE = 2048
 NOISE_BOUNDS = (math.log(1e-5), math.log(0.1))
 
 
@@ -62,10 +63,9 @@ def fit(x: Floats, y: Floats, directions: Floats, max_iterations: int = 40) -> K
     means = np.array([length_mean] * num_lengths + [VARIANCE_PRIOR[0], NOISE_PRIOR[0]])
     spreads = np.array([LENGTH_PRIOR[1]] * num_lengths + [VARIANCE_PRIOR[1], NOISE_PRIOR[1]])
     bounds = [(-4.0, 8.0)] * num_lengths + [(-3.0, 3.0), NOISE_BOUNDS]
-    along = x @ directions
 
     def objective(log_parameters: Floats) -> tuple[float, Floats]:
-        value, gradient = _negative_log_likelihood(log_parameters, along, y)
+        value, gradient = _negative_log_likelihood(log_parameters, x, y, directions)
         offset = (log_parameters - means) / spreads
         return value + 0.5 * float(offset @ offset), gradient + offset / spreads
 
@@ -83,27 +83,56 @@ def fit(x: Floats, y: Floats, directions: Floats, max_iterations: int = 40) -> K
     return Kernel(triangle.T, float(best[-2]), float(best[-1]))
 
 
-def _negative_log_likelihood(log_parameters: Floats, x: Floats, y: Floats) -> tuple[float, Floats]:
+def _negative_log_likelihood(
+    log_parameters: Floats, x: Floats, y: Floats, directions: Floats
+) -> tuple[float, Floats]:
+    """The value and its gradient.
+
+    Directions outnumber features by far: all that depends on a pair of observations is made of
+    features, by the matrix D diag(1 / length^2) D' for directions D.
+    """
     values = np.exp(log_parameters)
-    lengths, variance, noise = values[:-2], values[-2], values[-1]
-    scaled = x / lengths
-    r = _distances(scaled, scaled)
+    weights, variance, noise = values[:-2] ** -2.0, values[-2], values[-1]
+    r = _scaled_distances(x, (directions * weights) @ directions.T)
     decay = variance * np.exp(-r)
     covariance = decay * (1.0 + r + r * r / 3.0)
     smooth_trace = covariance.copy()
     covariance[np.diag_indices_from(covariance)] += noise
-    factor = cho_factor(covariance, lower=True, check_finite=False)
-    alpha = cho_solve(factor, y, check_finite=False)
-    inverse = cho_solve(factor, np.eye(len(y)), check_finite=False)
-    value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor[0])).sum())
+    factor = _cholesky(covariance)
+    # LAPACK complains of a matrix without rows.
+    half = dpotri(factor, lower=1)[0] if len(y) else factor
+    inverse = half + np.tril(half, -1).T
+    alpha = inverse @ y
+    value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor)).sum())
     # d value / d covariance = residual / 2.
     residual = inverse - np.outer(alpha, alpha)
     weight = residual * decay * (1.0 + r) * (5.0 / 3.0)
-    # sum_ij weight_ij (x_i - x_j)^2 of each feature, without an n x n array for each of them.
-    by_length = (scaled**2).T @ weight.sum(axis=1) - np.einsum("if,if->f", scaled, weight @ scaled)
+    # sum_ij weight_ij (x_i - x_j) (x_i - x_j)' / 2, of which each direction takes its part.
+    scatter = x.T @ (weight.sum(axis=1)[:, None] * x - weight @ x)
+    by_length = np.einsum("fd,fd->d", directions, scatter @ directions) * weights
     by_variance = 0.5 * float((residual * smooth_trace).sum())
     by_noise = 0.5 * noise * float(np.trace(residual))
     return value, np.concatenate([by_length, [by_variance, by_noise]])
+
+
+def _scaled_distances(x: Floats, weights: Floats) -> Floats:
+    """sqrt(5 (a - b)' weights (a - b)) between rows, cut off as in `_distances`."""
+    across = x @ weights @ x.T
+    squares = np.diag(across)
+    r = squares[:, None] + squares - across - across.T
+    r *= 5.0
+    np.fill_diagonal(r, 0.0)
+    np.sqrt(np.clip(r, 0.0, 1e6, out=r), out=r)
+    return r
+
+
+def _cholesky(covariance: Floats) -> Floats:
+    """Its lower factor. Raises LinAlgError where it is not positive definite."""
+    factor, failed = dpotrf(covariance, lower=1, clean=1)
+    if failed:
+        raise np.linalg.LinAlgError(f"the covariance of {len(covariance)} results is not definite")
+    lower: Floats = factor
+    return lower
 
 
 def _distances(a: Floats, b: Floats) -> Floats:
@@ -112,10 +141,12 @@ def _distances(a: Floats, b: Floats) -> Floats:
 
 
 class Posterior:
-    """The posterior of a pool of candidates, extended row by row.
+    """The posterior of a pool of candidates, extended by rows.
 
-    With the kernel fixed, an observation more adds one row to the Cholesky factor L and one to
-    V = L^-1 K(observations, pool): O(observations x pool) instead of a new factorisation.
+    With the kernel fixed, an observation more adds one row to the Cholesky factor L, which is kept
+    as its inverse, and one to V = L^-1 K(observations, pool): O(observations x pool) instead of a
+    new factorisation. Nearly all of it is products of matrices, during which NumPy releases
+    Python's lock: other threads hand candidates to the GPU.
 
     Arrays as long as the pool are in single precision, which halves their traffic; times are less
     precise than that.
@@ -128,27 +159,28 @@ class Posterior:
         self._pool = self._scaled(pool)
         covariance = kernel(observed, observed)
         covariance[np.diag_indices(self.size)] += kernel.noise
-        self._factor = np.linalg.cholesky(covariance)
+        self._inverse: Floats = dtrtri(_cholesky(covariance), lower=1)[0]
         self._rows = self._whitened(self._pool)
         self._explained = np.einsum("np,np->p", self._rows, self._rows)
 
-    def append(self, point: Floats) -> None:
-        """One observation more."""
-        n, num_candidates = self.size, len(self._pool)
-        self._reserve(n + 1, num_candidates)
-        link = _solve_lower(self._factor[:n, :n], self.kernel(point[None], self._x[:n])[0])
-        rest = self.kernel.variance + self.kernel.noise - float(link @ link)
-        # At least the noise in exact arithmetic.
-        diagonal = math.sqrt(max(rest, self.kernel.noise))
-        row = self._across(point[None], self._pool)[0]
-        row -= link.astype(np.float32) @ self._rows[:n, :num_candidates]
-        row /= np.float32(diagonal)
-        self._x[n] = point
-        self._factor[n, :n] = link
-        self._factor[n, n] = diagonal
-        self._rows[n, :num_candidates] = row
-        self._explained += row * row
-        self.size = n + 1
+    def append(self, points: Floats) -> None:
+        """More observations, with targets from here on."""
+        n, end, num_candidates = self.size, self.size + len(points), len(self._pool)
+        self._reserve(end, num_candidates)
+        inverse = self._inverse[:n, :n]
+        link = self.kernel(points, self._x[:n]) @ inverse.T
+        rest = self.kernel(points, points) - link @ link.T
+        rest[np.diag_indices_from(rest)] += self.kernel.noise
+        own: Floats = dtrtri(_cholesky(rest), lower=1)[0]
+        rows = self._across(points, self._pool)
+        rows -= link.astype(np.float32) @ self._rows[:n, :num_candidates]
+        rows = own.astype(np.float32) @ rows
+        self._x[n:end] = points
+        self._inverse[n:end, :n] = -own @ link @ inverse
+        self._inverse[n:end, n:end] = own
+        self._rows[n:end, :num_candidates] = rows
+        self._explained += np.einsum("np,np->p", rows, rows)
+        self.size = end
 
     def widen(self, points: Floats) -> None:
         """More candidates, at the end of the pool."""
@@ -160,23 +192,27 @@ class Posterior:
         self._rows[:n, old : len(self._pool)] = rows
         self._explained = np.concatenate([self._explained, np.einsum("np,np->p", rows, rows)])
 
+    def keep(self, candidates: Indices) -> None:
+        """Leave all other candidates out; these are the pool from here on, in this order."""
+        self._pool = self._pool[candidates]
+        self._rows = self._rows[:, candidates]
+        self._explained = self._explained[candidates]
+
     def believe(self, targets: Floats) -> Floats:
         """Targets with each NaN replaced by the mean that the others predict there."""
         unknown = np.flatnonzero(np.isnan(targets))
         if not len(unknown):
             return targets
-        n = self.size
-        unit = np.zeros((n, len(unknown)))
-        unit[unknown, np.arange(len(unknown))] = 1.0
-        precision = cho_solve((self._factor[:n, :n], True), unit, check_finite=False)
+        inverse = self._inverse[: self.size, : self.size]
+        precision = inverse[:, unknown].T @ inverse
         filled = np.where(np.isnan(targets), 0.0, targets)
-        filled[unknown] = -np.linalg.solve(precision[unknown], precision.T @ filled)
+        filled[unknown] = -np.linalg.solve(precision[:, unknown], precision @ filled)
         return filled
 
     def mean(self, targets: Floats, start: int = 0) -> Floats:
         """Mean over the pool from ``start`` on, given the targets of all observations."""
         n, num_candidates = self.size, len(self._pool)
-        white = _solve_lower(self._factor[:n, :n], targets)
+        white = self._inverse[:n, :n] @ targets
         mean = white.astype(np.float32) @ self._rows[:n, start:num_candidates]
         return mean.astype(np.float64)
 
@@ -212,11 +248,10 @@ class Posterior:
     def _whitened(self, scaled_pool: Singles) -> Singles:
         n = self.size
         rows = np.empty((n, len(scaled_pool)), dtype=np.float32)
-        # In blocks: LAPACK keeps Python's lock, and others must hand candidates to the GPU.
         for start in range(0, len(scaled_pool), POOL_BLOCK):
             block = slice(start, start + POOL_BLOCK)
             covariance = self._across(self._x[:n], scaled_pool[block])
-            rows[:, block] = _solve_lower(self._factor[:n, :n], covariance.astype(np.float64))
+            rows[:, block] = self._inverse[:n, :n] @ covariance
         return rows
 
     def _reserve(self, size: int, num_candidates: int) -> None:
@@ -226,15 +261,10 @@ class Posterior:
         if size <= old_size and num_candidates <= old_width:
             return
         room = size + size // 4 + 32
-        width = old_width if num_candidates <= old_width else num_candidates + 4096
+        width = old_width if num_candidates <= old_width else num_candidates + WIDTH_TO_SPARE
         # Zeros: a product of a slice may load numbers beside it, and warn where they are garbage.
-        x, factor = np.zeros((room, self._x.shape[1])), np.zeros((room, room))
+        x, inverse = np.zeros((room, self._x.shape[1])), np.zeros((room, room))
         rows = np.zeros((room, width), dtype=np.float32)
-        x[:n], factor[:n, :n] = self._x[:n], self._factor[:n, :n]
+        x[:n], inverse[:n, :n] = self._x[:n], self._inverse[:n, :n]
         rows[:n, :old_width] = self._rows[:n]
-        self._x, self._factor, self._rows = x, factor, rows
-
-
-def _solve_lower(factor: NDArray[np.floating[Any]], right: Floats) -> Floats:
-    solution: Floats = solve_triangular(factor, right, lower=True, check_finite=False)
-    return solution
+        self._x, self._inverse, self._rows = x, inverse, rows

@@ -46,6 +46,8 @@ class History:
         for trial in new:
             if trial.state is not TrialState.RUNNING or trial.number == now_sampled:
                 continue
+            if trial.number in self.pending:
+                continue
             if (index := self.index_of(trial)) is not None:
                 self.propose(trial.number, index)
 

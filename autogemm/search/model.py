@@ -49,10 +49,18 @@ class Targets:
 
 
 class Model:
-    """A posterior over ``pool``; ``rows`` are the configs it has observed, in its order."""
+    """A posterior over ``pool``; ``rows`` are the configs it has observed, in its order.
 
-    def __init__(self, fit: Fit, features: UnitFeatures, rows: list[int], pool: Indices) -> None:
+    ``is_sample`` says that the pool is drawn from a larger space, ``climbed`` of which configs all
+    neighbours were added to it.
+    """
+
+    def __init__(
+        self, fit: Fit, features: UnitFeatures, rows: list[int], pool: Indices, is_sample: bool
+    ) -> None:
         self.fit = fit
+        self.is_sample = is_sample
+        self.climbed: set[int] = set()
         self.pool = pool
         observed, candidates = features(rows), features(pool)
         self._posterior = Posterior(fit.kernel, observed, candidates)
@@ -67,24 +75,35 @@ class Model:
 
     def take_in(self, history: History) -> None:
         """Observe what has been told since the fit, and what is pending."""
-        self._observe(told.index for told in history.told[self._num_told :])
+        told = (one.index for one in history.told[self._num_told :])
         self._num_told = len(history.told)
-        self._observe(history.pending.values())
+        self._observe(dict.fromkeys([*told, *history.pending.values()]))
 
     def _observe(self, indices: Iterable[int]) -> None:
         known = set(self._rows)
         new = [index for index in indices if index not in known]
-        beyond = [index for index in new if index not in self._known]
-        points = dict(zip(beyond, self._features(beyond), strict=True)) if beyond else {}
-        for index in new:
-            point = points[index] if index in points else self._known[index]
-            self._posterior.append(point)
-            self._rows.append(index)
-            self._row_trend.append(float(point @ self.fit.trend))
+        if new:
+            points = self._points(new)
+            self._posterior.append(points)
+            self._rows += new
+            self._row_trend += (points @ self.fit.trend).tolist()
+
+    def _points(self, indices: Sequence[int]) -> Floats:
+        """The features of some configs."""
+        beyond = [index for index in indices if index not in self._known]
+        found = dict(zip(beyond, self._features(beyond), strict=True)) if beyond else {}
+        return np.array([found[i] if i in found else self._known[i] for i in indices])
+
+    def narrow(self, candidates: Indices) -> None:
+        """Leave all but these positions of the pool out."""
+        self.pool = self.pool[candidates]
+        self._posterior.keep(candidates)
+        self._pool_trend = self._pool_trend[candidates]
+        self._known = {index: self._known[index] for index in self.pool.tolist()}
 
     def widen(self, indices: Sequence[int]) -> None:
         """Add these configs to the pool."""
-        beyond = [index for index in indices if index not in self._known]
+        beyond = [index for index in dict.fromkeys(indices) if index not in self._known]
         if beyond:
             self.pool = np.concatenate([self.pool, np.array(beyond, dtype=np.int64)])
             points = self._features(beyond)
@@ -92,13 +111,13 @@ class Model:
             self._posterior.widen(points)
             self._pool_trend = np.concatenate([self._pool_trend, points @ self.fit.trend])
 
-    def targets(self, history: History) -> Targets:
+    def targets(self, told: Sequence[Told]) -> Targets:
         """Return what is known of the rows; the rest is believed to be as the model predicts.
 
         Not known are the results of pending configs and the times of failed ones.
         """
-        told = {t.index: t for t in history.told}
-        rows = [told.get(index) for index in self._rows]
+        by_index = {one.index: one for one in told}
+        rows = [by_index.get(index) for index in self._rows]
         finished = np.array([t is not None for t in rows])
         worked = np.array([t is not None and t.time_us is not None for t in rows])
         row_trend = np.array(self._row_trend)

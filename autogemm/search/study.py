@@ -50,6 +50,7 @@ class Search:
         if meanwhile:
             self._sampler.learn_meanwhile()
         self._history = self._sampler.history
+        self._best_config: tuple[int, Config] | None = None
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._study = optuna.create_study(
             storage=InMemoryStorage(), sampler=self._sampler, pruner=NopPruner()
@@ -66,7 +67,11 @@ class Search:
         best = self._history.best
         if best is None or best.time_us is None:
             return None
-        return self._space.config(best.index), best.time_us
+        # It is asked for several times for each proposal where families take turns, by two threads.
+        known = self._best_config
+        if known is None or known[0] != best.index:
+            known = self._best_config = (best.index, self._space.config(best.index))
+        return known[1], best.time_us
 
     @property
     def expected_improvement(self) -> float | None:
@@ -115,9 +120,13 @@ class Search:
         """
         if self._history.num_unseen == 0:
             return None
-        trial = self._study.ask(self._sampler.distributions)
-        # Optuna does not consult the sampler where all parameters are fixed.
-        _ = trial.relative_params
+        trial = self._study.ask()
+        # Here the sampler is consulted.
+        params = trial.relative_params
+        # All at once: `suggest` copies the trial and compares its distribution with those of other
+        # trials, value by value, for each parameter. No one else has this study.
+        running = self._study.get_trials(deepcopy=False)[trial.number]
+        running.distributions, running.params = dict(self._sampler.distributions), params
         index = self._history.pending[trial.number]
         return Proposal(trial.number, index, self._space.config(index))
 

@@ -22,6 +22,13 @@ REFIT_GROWTH = 1.2
 # what lies near the best config and uphill from the best of the sample.
 MAX_POOL = 20_000
 MAX_CLIMB = 8
+# Of these, a model keeps those with the largest merit: what is far behind them does not lead before
+# the next fit, and each proposal costs as much as there are candidates. What going uphill adds is
+# dropped in the same way, when there are twice as many.
+MAX_KEPT = 4096
+# Uphill from so many of the best at once: the features of hundreds of configs take little longer
+# than those of ten, and the next proposals go uphill from the same ones.
+CLIMBERS = 32
 # Every other proposal stays near the best config: the model is often surer than it should be, and
 # step by step from the best it need not be right.
 LOCAL_EVERY = 2
@@ -113,18 +120,22 @@ class Surrogate:
     def _propose(self, history: History) -> int:
         model = self._fitted(history)
         model.take_in(history)
-        is_sample = history.num_unseen > len(model.pool)
-        if is_sample and history.best is not None:
-            for moves in (1, 2):
-                model.widen(self._near(history.best.index, moves))
-        targets = model.targets(history)
+        if history.num_unseen > len(model.pool) and history.best is not None:
+            best = history.best.index
+            model.widen([*self._near(best, 1), *self._near(best, 2)])
+        targets = model.targets(history.told)
         score = model.score(targets, history.seen)
         self.expected_improvement = model.improvement(int(np.argmax(score)))
         if (len(history.told) + len(history.pending)) % LOCAL_EVERY == 0:
-            score = self._only_next_to_best(model, history, score)
-        elif is_sample:
-            score = self._climb(model, history, score, targets)
-        return int(model.pool[int(np.argmax(score))])
+            choice = self._only_next_to_best(model, history, score)
+        else:
+            if model.is_sample:
+                score = self._climb(model, targets, history.seen, score)
+            choice = score
+        index = int(model.pool[int(np.argmax(choice))])
+        if len(score) > 2 * MAX_KEPT:
+            model.narrow(_largest(score, MAX_KEPT))
+        return index
 
     def _only_next_to_best(self, model: Model, history: History, score: Floats) -> Floats:
         """Rules out all but what is one parameter from the best config, or two if none is left."""
@@ -141,15 +152,18 @@ class Surrogate:
             self._neighbours[index, moves] = neighbours(self._space, index, moves)
         return self._neighbours[index, moves]
 
-    def _climb(self, model: Model, history: History, score: Floats, targets: Targets) -> Floats:
+    def _climb(
+        self, model: Model, targets: Targets, seen: NDArray[np.bool_], score: Floats
+    ) -> Floats:
         """Goes uphill from the best of a sampled pool, by one parameter at a time."""
         for _ in range(MAX_CLIMB):
-            top = int(np.argmax(score))
-            model.widen(self._near(int(model.pool[top]), 1))
-            more = model.score(targets, history.seen, start=len(score))
-            score = np.concatenate([score, more])
-            if int(np.argmax(score)) == top:
+            if int(model.pool[int(np.argmax(score))]) in model.climbed:
                 break
+            tops = model.pool[_largest(score, min(CLIMBERS, len(score)))].tolist()
+            new = [top for top in tops if top not in model.climbed]
+            model.climbed.update(new)
+            model.widen([index for top in new for index in self._near(top, 1)])
+            score = np.concatenate([score, model.score(targets, seen, start=len(score))])
         return score
 
     def _fitted(self, history: History) -> Model:
@@ -193,7 +207,22 @@ class Surrogate:
         kernel = fit(columns, standardised(logs - columns @ trend), self._features.directions)
         rows = [t.index for t in kept]
         fitted = Fit(fit_size, kernel, trend)
-        return Model(fitted, self._features, rows, self._pool(seen, rng))
+        pool = self._pool(seen, rng)
+        is_sample = int(np.count_nonzero(~seen)) > len(pool)
+        model = Model(fitted, self._features, rows, pool, is_sample)
+        self._begin_with(model, told, seen)
+        return model
+
+    def _begin_with(self, model: Model, told: list[Told], seen: NDArray[np.bool_]) -> None:
+        """Leave what is not promising out of the pool; where it is a sample, look beyond it."""
+        if all(one.time_us is None for one in told):
+            return
+        targets = model.targets(told)
+        score = model.score(targets, seen)
+        if len(score) > MAX_KEPT:
+            model.narrow(_largest(score, MAX_KEPT))
+        if model.is_sample:
+            self._climb(model, targets, seen, model.score(targets, seen))
 
     def _pool(self, seen: NDArray[np.bool_], rng: np.random.Generator) -> Indices:
         if np.count_nonzero(~seen) > MAX_POOL:
@@ -201,6 +230,11 @@ class Surrogate:
             if not seen[sample].all():
                 return sample[~seen[sample]]
         return np.flatnonzero(~seen)
+
+
+def _largest(score: Floats, most: int) -> Indices:
+    """Positions of so many of the largest, in their order."""
+    return np.sort(np.argpartition(score, -most)[-most:])
 
 
 def last_fit_size(num_told: int) -> int:

@@ -52,6 +52,10 @@ class Radix:
         self.columns = tuple(
             np.array(one.values, dtype=kind) for one, kind in zip(parameters, kinds, strict=True)
         )
+        # The digits of all parameters behind each other, and what parameter each belongs to.
+        self._every = np.concatenate([np.arange(size, dtype=np.int64) for size in self.sizes])
+        self._of = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        self._ends = np.cumsum(self.sizes)[:-1]
 
     @property
     def count(self) -> int:
@@ -63,6 +67,15 @@ class Radix:
         quotients = keys // self.strides[position]
         # The same as %; NumPy divides by a constant far faster than it takes remainders.
         return quotients - quotients // self.sizes[position] * self.sizes[position]
+
+    def moves(self, key: int) -> tuple[Keys, npt.NDArray[np.int64]]:
+        """What is added to an integer to give one parameter each of its values, 0 for its own.
+
+        All of one parameter lie together; second are the positions at which the next one begins.
+        """
+        strides = np.array(self.strides, dtype=np.int64)
+        own = key // strides % np.array(self.sizes, dtype=np.int64)
+        return (self._every - own[self._of]) * strides[self._of], self._ends
 
     def steps(self, full: Parameter, position: int, config: Config) -> npt.NDArray[np.int32]:
         """Distance of each value of the parameter at ``position`` from the config's, both within
@@ -153,17 +166,17 @@ class Space:
 
         In the order of `itertools.combinations` of parameters and of their values.
         """
-        key, radix = int(self.keys[index]), self.radix
-        steps = []
-        for stride, size in zip(radix.strides, radix.sizes, strict=True):
-            digits = np.arange(size, dtype=np.int64)
-            digit = key // stride % size
-            steps.append((digits[digits != digit] - digit) * stride)
-        wanted = key + np.concatenate(
-            [reduce(np.add.outer, moved).ravel() for moved in combinations(steps, moves)]
-        )
+        key = int(self.keys[index])
+        steps, ends = self.radix.moves(key)
+        if moves > 1:
+            of_each = [part[part != 0] for part in np.split(steps, ends)]
+            steps = np.concatenate(
+                [reduce(np.add.outer, moved).ravel() for moved in combinations(of_each, moves)]
+            )
+        wanted = key + steps[steps != 0]
         found = np.minimum(np.searchsorted(self.keys, wanted), len(self) - 1)
-        return [int(one) for one in found[self.keys[found] == wanted]]
+        legal: list[int] = found[self.keys[found] == wanted].tolist()
+        return legal
 
     def nearest(self, config: Config) -> int:
         """The index of the legal config closest to this one; the lowest if several are.

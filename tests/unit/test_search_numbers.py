@@ -39,11 +39,25 @@ def test_the_likelihood_is_the_textbooks(data: tuple[np.ndarray, np.ndarray]) ->
     values = np.exp(PARAMETERS)
     covariance = matern(x, values[:2], values[2]) + values[3] * np.eye(12)
     expected = 0.5 * y @ np.linalg.solve(covariance, y) + 0.5 * np.linalg.slogdet(covariance)[1]
-    found, gradient = _negative_log_likelihood(PARAMETERS, x, y)
+    found, _ = _negative_log_likelihood(PARAMETERS, x, y, np.eye(2))
     assert found == pytest.approx(expected, rel=1e-9)
-    for place in range(4):
-        step = np.eye(4)[place] * 1e-5
-        above, below = (_negative_log_likelihood(PARAMETERS + s, x, y)[0] for s in (step, -step))
+
+
+def test_more_directions_than_features_are_features_of_their_own(
+    data: tuple[np.ndarray, np.ndarray],
+) -> None:
+    x, y = data
+    directions = np.array([[1.0, 0.0, 0.6, 0.7], [0.0, 1.0, 0.8, -0.7]])
+    parameters = np.log([0.8, 2.5, 1.2, 3.0, 1.7, 0.01])
+    along = _negative_log_likelihood(parameters, x @ directions, y, np.eye(4))
+    found, gradient = _negative_log_likelihood(parameters, x, y, directions)
+    assert found == pytest.approx(along[0], rel=1e-9)
+    np.testing.assert_allclose(gradient, along[1], rtol=1e-6)
+    for place in range(6):
+        step = np.eye(6)[place] * 1e-5
+        above, below = (
+            _negative_log_likelihood(parameters + s, x, y, directions)[0] for s in (step, -step)
+        )
         assert gradient[place] == pytest.approx((above - below) / 2e-5, rel=1e-4)
 
 

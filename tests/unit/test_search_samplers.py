@@ -12,6 +12,7 @@ from optuna.samplers import RandomSampler
 from autogemm.model.config import Config
 from autogemm.model.results.outcome import Measurement, Outcome, Provenance, Status
 from autogemm.search import SAMPLERS, Search, making, stock
+from autogemm.search.history import History
 from autogemm.support.errors import UsageError
 
 NEEDS_TORCH = pytest.mark.skipif(
@@ -210,3 +211,33 @@ def test_random_is_uniform() -> None:
     # In 200 draws among 20, each is expected 10 times; 25 is five standard deviations away.
     assert np.bincount(first, minlength=20).max() < 25
     assert len(set(first)) >= 18
+
+
+def test_a_study_has_the_params_of_what_is_tried_and_of_what_was() -> None:
+    """Samplers of other packages are handed the study."""
+    search = Search(tiles(), "random", 0)
+    first, second = search.ask(), search.ask()
+    assert first is not None and second is not None
+    search.tell(first, ok(first.config, 3.0))
+    done, running = search._study.trials
+    for trial, proposal in ((done, first), (running, second)):
+        values = proposal.config.as_dict()
+        del values["ARCH"]
+        assert trial.params == values
+        assert trial.distributions.keys() == values.keys()
+    assert done.value == 3.0
+    anew = History(tiles())
+    anew.update(search._study)
+    assert anew.pending == {second.number: second.index}
+    assert [told.index for told in anew.told] == [first.index]
+
+
+def test_the_best_is_that_of_all_that_was_told() -> None:
+    search = Search(tiles(), "random", 0)
+    for time_us, best_us in ((3.0, 3.0), (2.0, 2.0), (4.0, 2.0), (1.0, 1.0)):
+        proposal = search.ask()
+        assert proposal is not None
+        search.tell(proposal, ok(proposal.config, time_us))
+        if time_us == best_us:
+            fastest = proposal.config
+        assert search.best == (fastest, best_us)

@@ -91,6 +91,99 @@ def test_a_space_larger_than_the_pool_is_searched_beyond_it(
     assert np.median(found) <= 1.05
 
 
+def test_a_large_pool_is_narrowed_and_the_next_proposal_is_that_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    search = Search(TILES, "surrogate", 0)
+    history = search._history
+    compared = set()
+    for turn in range(45):
+        if turn in {20, 27, 33, 34, 40, 41}:
+            whole = surrogate.Surrogate(TILES, 0)
+            index = whole.propose(history)
+            monkeypatch.setattr(surrogate, "MAX_KEPT", 200)
+            narrowed = surrogate.Surrogate(TILES, 0)
+            assert narrowed.propose(history) == index
+            assert narrowed.expected_improvement == pytest.approx(whole.expected_improvement)
+            monkeypatch.undo()
+            for one, most in ((whole, len(TILES)), (narrowed, 300)):
+                assert one._model is not None
+                assert len(one._model.pool) <= most
+            compared.add(index)
+        tried(search, 1)
+    assert len(compared) > 3
+
+
+@pytest.mark.parametrize("most", [20, 300])
+def test_a_search_with_a_narrowed_pool_is_as_good(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surrogate, "MAX_KEPT", most)
+    assert np.median([best_after("surrogate", seed, 40, 8) for seed in range(3)]) <= 1.03
+
+
+def test_a_pool_that_going_uphill_makes_large_is_narrowed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(surrogate, "MAX_POOL", 60)
+    monkeypatch.setattr(surrogate, "MAX_KEPT", 40)
+    space = GridSpace({name: tuple(range(1, 10)) for name in "ABCD"})
+    search = Search(space, "surrogate", 0)
+    own: Any = search._sampler
+    sizes = []
+    for _ in range(60):
+        proposal = search.ask()
+        assert proposal is not None
+        time_us = 1.0 + sum((int(value) - 5) ** 2 for _, value in proposal.config)
+        search.tell(proposal, ok(proposal.config, time_us))
+        sizes.append(0 if own._surrogate._model is None else len(own._surrogate._model.pool))
+    assert max(sizes) <= 80
+    assert search.best is not None
+    assert search.best[1] < 4.0
+
+
+def test_a_narrowed_pool_is_not_the_end_of_the_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surrogate, "MAX_KEPT", 8)
+    space = GridSpace({"A": tuple(range(10)), "B": tuple(range(6))})
+    search = Search(space, "surrogate", 3)
+    seen = []
+    while (proposal := search.ask()) is not None:
+        seen.append(proposal.index)
+        search.tell(proposal, ok(proposal.config, 1.0 + int(proposal.config["A"])))
+    assert sorted(seen) == list(range(60))
+
+
+def test_of_a_sampled_pool_many_configs_go_uphill_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surrogate, "MAX_POOL", 60)
+
+    class Counting(GridSpace):
+        num_reads = 0
+
+        def features(self, rows: np.ndarray | None = None) -> tuple[list[str], np.ndarray]:
+            self.num_reads += 1
+            return super().features(rows)
+
+    def num_reads(climbers: int) -> int:
+        monkeypatch.setattr(surrogate, "CLIMBERS", climbers)
+        space = Counting({name: tuple(range(1, 10)) for name in "ABCD"})
+        search = Search(space, "surrogate", 0)
+        for _ in range(40):
+            proposal = search.ask()
+            assert proposal is not None
+            time_us = 1.0 + sum((int(value) - 5) ** 2 for _, value in proposal.config)
+            search.tell(proposal, ok(proposal.config, time_us))
+        # Behind the last fit.
+        before = space.num_reads
+        for _ in range(20):
+            assert search.ask() is not None
+        own: Any = search._sampler
+        pool = own._surrogate._model.pool.tolist()
+        assert len(pool) == len({*pool})
+        return space.num_reads - before
+
+    assert num_reads(32) < 0.5 * num_reads(1)
+
+
 def test_features_of_a_large_space_are_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surrogate, "MAX_POOL", 60)
     read: set[int] = set()
@@ -187,14 +280,29 @@ def test_appending_equals_starting_anew(data: tuple[np.ndarray, np.ndarray]) -> 
     x, y = data
     kernel = Kernel(np.diag([1.0, 0.5, 1 / 3]), 1.3, 1e-3)
     grown = Posterior(kernel, x[:5], x)
-    for point in x[5:30]:
-        grown.append(point)
+    for start, end in ((5, 6), (6, 20), (20, 30)):
+        grown.append(x[start:end])
     whole = Posterior(kernel, x[:30], x)
     for ours, theirs in zip(grown.predict(y[:30]), whole.predict(y[:30]), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-3)
     narrow = Posterior(kernel, x[:30], x[:7])
     narrow.widen(x[7:])
     for ours, theirs in zip(narrow.predict(y[:30]), whole.predict(y[:30]), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-3)
+
+
+def test_a_posterior_goes_on_with_the_candidates_that_it_keeps(
+    data: tuple[np.ndarray, np.ndarray],
+) -> None:
+    x, y = data
+    kernel = Kernel(np.diag([1.0, 0.5, 1 / 3]), 1.3, 1e-3)
+    kept = np.array([3, 30, 7, 39])
+    part = Posterior(kernel, x[:10], x)
+    part.keep(kept)
+    part.append(x[10:30])
+    part.widen(x[31:35])
+    whole = Posterior(kernel, x[:30], x[[*kept, 31, 32, 33, 34]])
+    for ours, theirs in zip(part.predict(y[:30]), whole.predict(y[:30]), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-3)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import and_, select
+from sqlalchemy import and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from autogemm.model.hardware.device import Device
@@ -27,6 +27,24 @@ from autogemm.store.tables.records import RunSpec, RunState
 from autogemm.support.errors import NotFoundError, StoreError
 
 Row = TypeVar("Row", bound=models.Base)
+
+# The run and a trial in one question. It and the next are asked for every trial: making a statement
+# takes longer than the database does.
+_RUN_AND_TRIAL = (
+    select(models.TrialRecord.id, models.TrialRecord.config)
+    .select_from(models.RunRecord)
+    .outerjoin(
+        models.TrialRecord,
+        and_(
+            models.TrialRecord.run_id == models.RunRecord.id,
+            models.TrialRecord.number == bindparam("number"),
+        ),
+    )
+    .where(models.RunRecord.id == bindparam("run"))
+)
+_KERNEL = select(models.KernelRecord).where(
+    models.KernelRecord.kernel_sha256 == bindparam("sha256")
+)
 
 
 def now() -> datetime:
@@ -119,13 +137,7 @@ def add_trial(
 
     Raises StoreError if it is there with another config.
     """
-    trials = models.TrialRecord
-    is_it = and_(trials.run_id == models.RunRecord.id, trials.number == number)
-    # The run and the trial in one question: this is the statement that is said most often.
-    statement = select(trials.id, trials.config).select_from(models.RunRecord)
-    found = session.execute(
-        statement.outerjoin(trials, is_it).where(models.RunRecord.id == run_id)
-    ).first()
+    found = session.execute(_RUN_AND_TRIAL, {"run": run_id, "number": number}).first()
     if found is None:
         raise no_such_run(run_id)
     if found.id is not None:
@@ -204,11 +216,16 @@ def kernel_record(
     Raises ValueError for a source of another sha256.
     """
     if source is None:
-        return session.scalar(select(models.KernelRecord).filter_by(kernel_sha256=sha256))
+        return session.scalar(_KERNEL, {"sha256": sha256})
     if sha256 not in ("", source.sha256):
         raise ValueError(f"the outcome is of source {sha256}, got source {source.sha256}")
+    found = session.scalar(_KERNEL, {"sha256": source.sha256})
+    if found is not None:
+        return found
     columns = {**kernel_columns(source), "created_at": now()}
-    return _get_or_add(session, models.KernelRecord, {"kernel_sha256": source.sha256}, columns)
+    row = models.KernelRecord(kernel_sha256=source.sha256, **columns)
+    session.add(row)
+    return row
 
 
 def _get_or_add(
