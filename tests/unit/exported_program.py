@@ -1,10 +1,14 @@
 """Exported programs compiled by g++ and run on the CPU, with a kernel that may be wrong."""
 
+import hashlib
 import os
 import re
 import subprocess
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 
 from export_samples import stored_kernel
@@ -56,22 +60,56 @@ def exported_text(problem: Problem, folder: Path) -> str:
     return export_cuda(stored_kernel(family, problem), family, "best.cu", date(2026, 11, 21))
 
 
+def made_once(name: str, text: str, make: Callable[[Path], None]) -> Path:
+    """A file that ``make`` makes of that text, once for all processes of a test run."""
+    folder = Path(os.environ["AUTOGEMM_CACHE"]).parent / "export_on_cpu"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}-{name}"
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            make(Path(own) / name)
+            (Path(own) / name).replace(path)
+    return path
+
+
+@cache
+def standard_headers(level: str) -> tuple[str, ...]:
+    """Flags that give a program the headers of C++ as they were compiled with ``level``.
+
+    To read them took two thirds of a program's time. Other flags that change code would make g++
+    read them anew.
+    """
+    header = SHIM / "standard.h"
+
+    def compile_them(to: Path) -> None:
+        flags = ("-std=c++17", level, "-w", "-x", "c++-header")
+        subprocess.run(["g++", *flags, header, "-o", to], check=True)
+
+    made = made_once("standard.h.gch", f"{level}\n{header.read_text()}", compile_them)
+    # The header itself is what g++ falls back on.
+    made.with_suffix("").write_text(header.read_text())
+    return ("-std=c++17", level, "-w", "-include", str(made.with_suffix("")))
+
+
 def compile_on_cpu(text: str, program: Path) -> Path:
     """The program of an exported file, whose launches become calls."""
     source = program.with_suffix(".cpp")
     source.write_text(LAUNCH.sub(r"launch_on_cpu(\2, [&] { \1(\3); });", text))
     # The clock of the program is what a loaded library calls.
-    flags = ("-std=c++17", "-O0", "-w", "-ffp-contract=off", "-rdynamic", f"-I{SHIM}")
+    flags = (*standard_headers("-O0"), "-ffp-contract=off", "-rdynamic", f"-I{SHIM}")
     subprocess.run(["g++", *flags, source, "-o", program, "-ldl"], check=True)
     return program
 
 
-def compile_cublas(folder: Path) -> Path:
+def compile_cublas() -> Path:
     """The library that takes its time as cuBLAS."""
-    library = folder / "libcublas_on_cpu.so"
-    flags = ("-std=c++17", "-O1", "-shared", "-fPIC")
-    subprocess.run(["g++", *flags, SHIM / "cublas.cpp", "-o", library], check=True)
-    return library
+    source = SHIM / "cublas.cpp"
+
+    def compile_it(to: Path) -> None:
+        flags = ("-std=c++17", "-O1", "-shared", "-fPIC")
+        subprocess.run(["g++", *flags, source, "-o", to], check=True)
+
+    return made_once("libcublas_on_cpu.so", source.read_text(), compile_it)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,36 @@ def shortened(text: str, sizes: str) -> str:
     return text.replace("LONGEST = 131071, LONGER = 200000", "LONGEST = 4001, LONGER = 4099")
 
 
+# Asks for one of the bugs that are planted in a program. Asked in loops, so that the environment is
+# read once.
+BUG_BY_NUMBER = """\
+#include <cstdlib>
+const int the_bug = std::getenv("BUG") != nullptr ? std::atoi(std::getenv("BUG")) : -1;
+inline bool bug(int number) {
+    return number == the_bug;
+}
+"""
+
+
+def ended_by_a_bug(text: str) -> str:
+    """A self-test that ends at its first failure, if there is a bug: more of them say no more."""
+    counted = "        ++failures;\n"
+    assert counted in text
+    return text.replace(counted, f"{counted}        if (the_bug >= 0) std::exit(1);\n")
+
+
+# What a library has for one dtype and kind of call; twice in each section.
+SECTION = re.compile(
+    r"^namespace autogemm_for_(\w+) \{\n.*?^\}  // namespace autogemm_for_\1\n", re.M | re.S
+)
+
+
+def of_these(text: str, names: set[str]) -> str:
+    """The sections of a library's source that have these names: g++ takes ten seconds for all."""
+    assert names <= set(SECTION.findall(text))
+    return SECTION.sub(lambda found: found[0] if found[1] in names else "", text)
+
+
 def write_library(
     folder: Path, parts: tuple[Part, ...], stacked: tuple[Part, ...] = ()
 ) -> dict[str, str]:

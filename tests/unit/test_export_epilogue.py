@@ -111,7 +111,7 @@ def test_the_program_checks_the_epilogue(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cublas(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_cublas(tmp_path_factory.mktemp("cublas"))
+    return compile_cublas()
 
 
 def ratio_of(run: Run) -> float:

@@ -111,7 +111,7 @@ def test_sums_are_not_scaled(whole: Path) -> None:
 
 
 def test_it_is_timed_beside_cublas(whole: Path) -> None:
-    cublas, times = compile_cublas(whole.parent), whole.with_name("times")
+    cublas, times = compile_cublas(), whole.with_name("times")
     times.write_text("kernel 300\ngemm_ex 310\n")
     run = run_on_cpu(whole, 9, 7, 16, "--rounds", 3, "--cublas", cublas, TIMES=str(times))
     assert run.code == 0, run.output

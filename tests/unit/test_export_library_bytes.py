@@ -12,7 +12,15 @@ import numpy.typing as npt
 import pytest
 from click.testing import CliRunner, Result
 from exported_program import FAMILY, SHIM, compile_cublas, run_on_cpu
-from library_on_cpu import as_cpp, part_on_cpu, shortened, write_library
+from library_on_cpu import (
+    BUG_BY_NUMBER,
+    as_cpp,
+    ended_by_a_bug,
+    of_these,
+    part_on_cpu,
+    shortened,
+    write_library,
+)
 from store_samples import H100, SPEC
 from test_export_cli import add_run
 from test_export_library_fused import SHIM_LINES, written
@@ -36,17 +44,14 @@ BYTES = tuple(dtype for dtype in DType if dtype.size_bytes == 1)
 
 
 # What makes a bug, one at a time; a byte read as of the other format.
-SHIM_TEXT = """\
+SHIM_TEXT = f"""\
 #include <cuda_fp8.h>
-inline bool bug(int number) {
-    const char* const text = std::getenv("BUG");
-    return text != nullptr && std::atoi(text) == number;
-}
-inline float as_e5m2(unsigned char bits) {
+{BUG_BY_NUMBER}
+inline float as_e5m2(unsigned char bits) {{
     __nv_fp8_e5m2 element;
     element.__x = bits;
     return element;
-}
+}}
 """
 # Sums of whole numbers that do not fit in the 8 bits of a BF16, and more than a block of scales.
 LARGER = "sizes = {{1, 1, 1}, {7, 5, 19}, {24, 16, 8}, {3, 140, 260}, {30, 30, 600}};"
@@ -187,7 +192,7 @@ def test_the_self_test_passes_and_finds_each_bug(tmp_path: Path, dtype: DType) -
     text = shortened((tmp_path / "selftest.cu").read_text(), LARGER)
     identifier = dtype.label.replace("-", "_")
     text = re.sub(rf"    failures \+= .*<Gemm_(?!{identifier}>).*\n", "", text)
-    (tmp_path / "selftest.cu").write_text(text)
+    (tmp_path / "selftest.cu").write_text(ended_by_a_bug(text))
     (tmp_path / "shim.h").write_text(SHIM_TEXT)
     planted(tmp_path, (source_name(dtype),), PLAIN_BUGS[dtype])
     sources = ["shim.h", source_name(dtype), "selftest.cu"]
@@ -221,10 +226,12 @@ def test_batches_and_groups_of_bytes(tmp_path: Path, kind: Kind) -> None:
         "++variant)", "variant += 3)"
     )
     others = rf"    failures \+= .*<Gemm_(?!(?:e4m3|i8)_{kind.word}>).*\n"
-    (tmp_path / f"{name}.cu").write_text(re.sub(others, "", text))
+    (tmp_path / f"{name}.cu").write_text(ended_by_a_bug(re.sub(others, "", text)))
     kernel = "GROUPED" if kind.is_grouped else "BATCHED"
     (tmp_path / "shim.h").write_text(f"#define KERNEL_IS_{kernel}\n{SHIM_TEXT}")
     sources = (stacked_name(DType.E4M3, kind), FALLBACKS)
+    fallbacks = (tmp_path / FALLBACKS).read_text()
+    (tmp_path / FALLBACKS).write_text(of_these(fallbacks, {f"i8{kind.suffix}"}))
     planted(tmp_path, sources, KIND_BUGS[kind])
     program = build(tmp_path / name, ["shim.h", *sources, f"{name}.cu"], "-O1")
     said = passes_and_finds(program, KIND_BUGS[kind])
@@ -350,7 +357,7 @@ def test_the_self_test_with_scales_passes_and_finds_each_bug(tmp_path: Path, nam
     part = part_with(tmp_path, dtype, text, kernel=kernel)
     files = written(tmp_path, (part,))
     (tmp_path / "selftest_fused.cu").write_text(
-        as_cpp(shortened(files["selftest_fused.cu"], LARGER))
+        ended_by_a_bug(as_cpp(shortened(files["selftest_fused.cu"], LARGER)))
     )
     arrays = sum(bool(one.axes) for one in part.epilogue.arrays)
     (tmp_path / "shim.h").write_text(SHIM_LINES.format(arrays=arrays, number=11) + SHIM_TEXT)
@@ -370,7 +377,7 @@ def test_the_benchmark_casts_bytes(tmp_path: Path, dtype: DType) -> None:
     sources = ["cuda_fp8.h", source_name(dtype), f"{name}.cu"]
     program = build(tmp_path / name, sources, "-O0")
     options = ("24", "16", "8", "33", "7", "40", "--rounds", 0)
-    done = run_on_cpu(program, *options, "--cublas", compile_cublas(tmp_path))
+    done = run_on_cpu(program, *options, "--cublas", compile_cublas())
     assert done.code == 0, done.output
     assert f"problem  M=33 N=7 K=40 nt {dtype}, config 0 nt, any size" in done.output
 

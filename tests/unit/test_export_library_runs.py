@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from exported_program import SHIM, compile_cublas, run_on_cpu
+from exported_program import SHIM, compile_cublas, run_on_cpu, standard_headers
 from library_on_cpu import part_on_cpu, shortened, write_library
 
 from autogemm.codegen.export.library import LIBRARY_DTYPES, source_name
@@ -19,11 +19,12 @@ needs_gpp = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not i
 SIZES = "sizes = {{1, 1, 1}, {7, 5, 19}, {24, 16, 8}, {66, 3, 17}};"
 
 
-def build(program: Path, sources: list[str], *flags: str) -> Path:
+def build(program: Path, sources: list[str], level: str, *flags: str) -> Path:
     """One file that includes all sources, compiled."""
     whole = program.with_suffix(".cpp")
     whole.write_text("".join(f'#include "{name}"\n' for name in sources))
-    command = ["g++", "-std=c++17", "-w", "-rdynamic", f"-I{SHIM}", f"-I{program.parent}", *flags]
+    headers = standard_headers(level)
+    command = ["g++", *headers, "-rdynamic", f"-I{SHIM}", f"-I{program.parent}", *flags]
     subprocess.run([*command, whole, "-o", program, "-ldl"], check=True)
     return program
 
@@ -85,7 +86,7 @@ def test_the_benchmark_races_every_call_of_cublas(folder: Path) -> None:
     times = folder / "times"
     times.write_text("kernel 100\nsgemm 130\ngemm_ex 125\nlt1 105\nlt3 120\n")
     wrong = {"CALL_FAULT": "lt1 double"}
-    options = ("--rounds", 5, "--cublas", compile_cublas(folder))
+    options = ("--rounds", 5, "--cublas", compile_cublas())
     done = run_on_cpu(program, *options, TIMES=str(times), DRIFT="0", **wrong)
     assert done.code == 0, done.output
     assert "problem  M=24 N=16 K=8 nn f32, config 0 nn, any size" in done.output

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from exported_program import FAMILY, SHIM, run_on_cpu
-from library_on_cpu import GRIDS, as_cpp, part_on_cpu, write_library
+from library_on_cpu import (
+    BUG_BY_NUMBER,
+    GRIDS,
+    as_cpp,
+    ended_by_a_bug,
+    of_these,
+    part_on_cpu,
+    write_library,
+)
 from store_samples import H100, SPEC
 from test_export_cli import add_run
 from test_export_library_runs import build
@@ -39,10 +47,6 @@ SIZES = "sizes = {{1, 1, 1}, {7, 5, 19}, {66, 3, 17}};"
 SHIM_LINES = """\
 #define KERNEL_IS_{kernel}
 #include <cuda_runtime.h>
-inline bool bug(int number) {{
-    const char* const text = std::getenv("BUG");
-    return text != nullptr && std::atoi(text) == number;
-}}
 """
 OFFSETS_OF_64_BITS = r"(bug({}) ? (long)reinterpret_cast<const long long*>(offsets)[{}] : \g<0>)"
 # By kind: in the fallback or the kernel (regular expressions), and what is there with a bug.
@@ -111,11 +115,12 @@ def test_the_self_test_passes_and_finds_each_bug(tmp_path: Path, kind: Kind) -> 
     text = re.sub(others, "", small).replace("64u << 20", "1024u")
     # Every seventh of all pairs of a form with layout and rows is enough to find each bug.
     text = text.replace("++variant)", "variant += 7)")
-    (tmp_path / f"{name}.cu").write_text(text)
+    (tmp_path / f"{name}.cu").write_text(ended_by_a_bug(text))
     kernel = "GROUPED" if kind.is_grouped else "BATCHED"
-    (tmp_path / "shim.h").write_text(SHIM_LINES.format(kernel=kernel))
+    (tmp_path / "shim.h").write_text(SHIM_LINES.format(kernel=kernel) + BUG_BY_NUMBER)
     sources = [stacked_name(DType.F32, kind), FALLBACKS]
     planted = {source: (tmp_path / source).read_text() for source in sources}
+    planted[FALLBACKS] = of_these(planted[FALLBACKS], {f"bf16{kind.suffix}"})
     for good, bad in BUGS[kind]:
         found = {source: re.subn(good, bad, one) for source, one in planted.items()}
         assert sum(count for _, count in found.values()), good
@@ -134,6 +139,13 @@ def test_the_self_test_passes_and_finds_each_bug(tmp_path: Path, kind: Kind) -> 
     assert all(int(runs) > 0 for runs, _ in kernels)
     for number, (good, _) in enumerate(BUGS[kind]):
         assert run_on_cpu(program, BUG=str(number)).code != 0, good
+
+
+@needs_gpp
+def test_all_fallbacks_are_cpp(tmp_path: Path) -> None:
+    write_library(tmp_path, ())
+    flags = ("-std=c++17", "-w", "-fsyntax-only", f"-I{SHIM}", "-include", "cuda_runtime.h")
+    subprocess.run(["g++", *flags, "-xc++", FALLBACKS], cwd=tmp_path, check=True)
 
 
 def chosen_by_count(folder: Path, kind: Kind) -> tuple[Part, str]:

@@ -54,7 +54,7 @@ def tf32(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def cublas(folder: Path) -> Path:
-    return compile_cublas(folder)
+    return compile_cublas()
 
 
 def verdicts(run: Run) -> tuple[str, str]:

@@ -4,22 +4,7 @@
 // The environment says how a kernel fails (KERNEL_FAULT), how long work takes (TIMES, a file of
 // lines "NAME MICROSECONDS") and where a trace is kept of what was queued (TRACE).
 #pragma once
-#include <ucontext.h>
-
-#include <cfloat>
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <functional>
-#include <map>
-#include <memory>
-#include <random>
-#include <sstream>
-#include <string>
-#include <vector>
+#include "standard.h"
 
 #define __global__
 #define __device__
