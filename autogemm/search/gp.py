@@ -25,9 +25,9 @@ SQRT5 = math.sqrt(5.0)
 LENGTH_PRIOR = (0.7, 0.7)
 VARIANCE_PRIOR = (1.0, 0.5)
 NOISE_PRIOR = (math.log(1e-3), 1.5)
-# Candidates of which the posterior is made in one step, and for which there is room beside those
-# of the beginning.
+# Candidates whose posterior is computed in one step.
 POOL_BLOCK = 2048
+# Spare columns that are allocated when the pool outgrows its arrays.
 WIDTH_TO_SPARE = 2048
 NOISE_BOUNDS = (math.log(1e-5), math.log(0.1))
 

@@ -22,12 +22,12 @@ REFIT_GROWTH = 1.2
 # what lies near the best config and uphill from the best of the sample.
 MAX_POOL = 20_000
 MAX_CLIMB = 8
-# Of these, a model keeps those with the largest merit: what is far behind them does not lead before
-# the next fit, and each proposal costs as much as there are candidates. What going uphill adds is
-# dropped in the same way, when there are twice as many.
+# A model keeps at most so many candidates, those with the largest acquisition: the others are not
+# proposed before the next fit, and a proposal's cost is proportional to the pool. The neighbours
+# that climbing adds are dropped likewise once the pool has twice as many.
 MAX_KEPT = 4096
-# Uphill from so many of the best at once: the features of hundreds of configs take little longer
-# than those of ten, and the next proposals go uphill from the same ones.
+# Climbing starts from so many of the best candidates at once: features of hundreds of configs take
+# little longer than those of ten, and the next proposals climb from the same ones.
 CLIMBERS = 32
 # Every other proposal stays near the best config: the model is often surer than it should be, and
 # step by step from the best it need not be right.

@@ -223,19 +223,21 @@ def kernel_record(
     if found is not None:
         return found
     columns = {**kernel_columns(source), "created_at": now()}
-    row = models.KernelRecord(kernel_sha256=source.sha256, **columns)
-    session.add(row)
-    return row
+    return _added(session, models.KernelRecord(kernel_sha256=source.sha256, **columns))
 
 
 def _get_or_add(
     session: Session, model: type[Row], key: dict[str, Any], rest: dict[str, Any] | None = None
 ) -> Row:
-    # Another writer may add the same row in between (PostgreSQL; in SQLite we hold the write
-    # lock): the transaction then fails on the unique key and Store runs it again.
     found = session.scalar(select(model).filter_by(**key))
-    if found is not None:
-        return found
-    row = model(**key, **(rest or {}))
+    return _added(session, model(**key, **(rest or {}))) if found is None else found
+
+
+def _added(session: Session, row: Row) -> Row:
+    """The new row.
+
+    Another writer may add the same one in between (PostgreSQL; in SQLite we hold the write lock):
+    the transaction then fails on the unique key and Store runs it again.
+    """
     session.add(row)
     return row
