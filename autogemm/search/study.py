@@ -120,13 +120,9 @@ class Search:
         """
         if self._history.num_unseen == 0:
             return None
-        trial = self._study.ask()
-        # Here the sampler is consulted.
-        params = trial.relative_params
-        # All at once: `suggest` copies the trial and compares its distribution with those of other
-        # trials, value by value, for each parameter. No one else has this study.
-        running = self._study.get_trials(deepcopy=False)[trial.number]
-        running.distributions, running.params = dict(self._sampler.distributions), params
+        trial = self._study.ask(self._sampler.distributions)
+        # Optuna does not consult the sampler where all parameters are fixed.
+        _ = trial.relative_params
         index = self._history.pending[trial.number]
         return Proposal(trial.number, index, self._space.config(index))
 

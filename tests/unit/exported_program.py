@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -60,7 +61,7 @@ def exported_text(problem: Problem, folder: Path) -> str:
     return export_cuda(stored_kernel(family, problem), family, "best.cu", date(2026, 11, 21))
 
 
-def made_once(name: str, text: str, make: Callable[[Path], None]) -> Path:
+def made_once(name: str, text: str, make: Callable[[Path], object]) -> Path:
     """A file that ``make`` makes of that text, once for all processes of a test run."""
     folder = Path(os.environ["AUTOGEMM_CACHE"]).parent / "export_on_cpu"
     folder.mkdir(exist_ok=True)
@@ -85,10 +86,11 @@ def standard_headers(level: str) -> tuple[str, ...]:
         flags = ("-std=c++17", level, "-w", "-x", "c++-header")
         subprocess.run(["g++", *flags, header, "-o", to], check=True)
 
-    made = made_once("standard.h.gch", f"{level}\n{header.read_text()}", compile_them)
-    # The header itself is what g++ falls back on.
-    made.with_suffix("").write_text(header.read_text())
-    return ("-std=c++17", level, "-w", "-include", str(made.with_suffix("")))
+    text = header.read_text()
+    # Two files of one name: the header, which g++ falls back on, and what it was compiled to.
+    kept = made_once(f"{level[1:]}-standard.h", text, lambda to: shutil.copy(header, to))
+    made_once(f"{level[1:]}-standard.h.gch", text, compile_them)
+    return ("-std=c++17", level, "-w", "-include", str(kept))
 
 
 def compile_on_cpu(text: str, program: Path) -> Path:
