@@ -5,6 +5,8 @@
 // lines "NAME MICROSECONDS") and where a trace is kept of what was queued (TRACE).
 #pragma once
 #include "standard.h"
+// Behind it: how threads take turns without system calls.
+#include "../../../autogemm/emulator/shim/fiber.h"
 
 #define __global__
 #define __device__
@@ -33,11 +35,7 @@ class Block {
             if (!idle_.empty()) {
                 idle_.pop_back();
             }
-            getcontext(&fiber->context);
-            fiber->context.uc_stack.ss_sp = fiber->stack.data();
-            fiber->context.uc_stack.ss_size = fiber->stack.size();
-            fiber->context.uc_link = &scheduler_;
-            makecontext(&fiber->context, reinterpret_cast<void (*)()>(threads), 0);
+            fiber->context.prepare(fiber->stack.data(), fiber->stack.size(), threads);
             resume(fiber);
         }
         while (!waiting_.empty()) {
@@ -53,13 +51,14 @@ class Block {
         Fiber* const self = current_;
         self->index = threadIdx;
         waiting_.push_back(self);
-        swapcontext(&self->context, &scheduler_);
+        Context::switch_to(self->context, scheduler_);
         threadIdx = self->index;
     }
 
   private:
+    using Context = autogemm_emulator::Context;
     struct Fiber {
-        ucontext_t context;
+        Context context;
         std::vector<char> stack;
         dim3 index;
     };
@@ -72,11 +71,12 @@ class Block {
             (*body_)();
         }
         idle_.push_back(self);
+        Context::switch_to(self->context, scheduler_);
     }
 
     static void resume(Fiber* fiber) {
         current_ = fiber;
-        swapcontext(&scheduler_, &fiber->context);
+        Context::switch_to(scheduler_, fiber->context);
     }
 
     static Fiber* created() {
@@ -87,7 +87,7 @@ class Block {
     static inline std::vector<std::unique_ptr<Fiber>> all_;
     static inline std::vector<Fiber*> idle_, waiting_;
     static inline Fiber* current_;
-    static inline ucontext_t scheduler_;
+    static inline Context scheduler_;
     static inline const std::function<void()>* body_;
     static inline unsigned next_, num_threads_;
 };

@@ -2,8 +2,6 @@
 // test run (exported_program.py).
 #ifndef STANDARD_H
 #define STANDARD_H
-#include <ucontext.h>
-
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
