@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 from hopper import PROBLEMS, tiny_wgmma
+from sampling import one_in
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.model.batch import Batch
-from autogemm.model.config import Config
+from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
-from autogemm.model.kernel import KernelSource
+from autogemm.model.kernel import CompiledKernel
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, load_family
 
@@ -71,20 +72,36 @@ def problem_for(config: Config, first: int) -> Problem:
     return SCALED
 
 
-def seeds_as_text() -> Iterator[KernelSource]:
-    for i, config in enumerate(WGMMA.seeds):
-        # Those in clusters are the same tiles.
-        if config["CLUSTER_M"] == config["CLUSTER_N"] == 1:
-            yield render(WGMMA, config, problem_for(config, i))
-    yield render(EMULATED, EMULATED.seeds[0], Problem(4096, 4096, 4096))
+# What shapes the loop over K; the first seed of each shape is the sample.
+SHAPING = ("BM", "BN", "WM", "WN", "SCHEDULE", "EPILOGUE", "SWAP_AB", "PROMOTE", "PROMOTION")
+SEEDS = [
+    (number, config)
+    for number, config in enumerate(WGMMA.seeds)
+    # Those in clusters are the same tiles.
+    if config["CLUSTER_M"] == config["CLUSTER_N"] == 1
+]
 
 
-def test_products_of_the_seeds_wait_for_nothing(compiler: Compiler) -> None:
-    sources = list(seeds_as_text())
-    for source, pending in [(it, compiler.submit(it, "sm_90")) for it in sources]:
-        compiled = pending.result()
-        assert "(C75" not in compiled.log, (source.config, compiled.log)
-        assert not any(one.spill_store_bytes for one in compiled.resources), source.config
+def shape_of(seed: tuple[int, Config]) -> tuple[Value, ...]:
+    return tuple(seed[1][name] for name in SHAPING)
+
+
+def waits_for_nothing(compiled: CompiledKernel) -> None:
+    assert "(C75" not in compiled.log
+    assert not any(one.spill_store_bytes for one in compiled.resources)
+
+
+@pytest.mark.parametrize(("number", "config"), one_in(len(SEEDS), SEEDS, shape_of))
+def test_products_of_a_seed_wait_for_nothing(
+    compiler: Compiler, number: int, config: Config
+) -> None:
+    source = render(WGMMA, config, problem_for(config, number))
+    waits_for_nothing(compiler.compile(source, "sm_90"))
+
+
+def test_products_of_split_numbers_wait_for_nothing(compiler: Compiler) -> None:
+    source = render(EMULATED, EMULATED.seeds[0], Problem(4096, 4096, 4096))
+    waits_for_nothing(compiler.compile(source, "sm_90"))
 
 
 def test_products_of_groups_of_k_wait_for_nothing(compiler: Compiler) -> None:
