@@ -53,6 +53,8 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in OF_THE_TERMINAL:
             patch.delenv(name, raising=False)
+        # Python keeps what it compiled: tests start it some thousand times.
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         patch.setenv("AUTOGEMM_CACHE", str(folder / "cache"))
         # A test that wants the catalogue names it: what ships changes.
         patch.setenv("AUTOGEMM_CATALOGUE", "none")
