@@ -1,6 +1,6 @@
 """Evaluates an expression's tree over integers and texts, or over NumPy columns of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autogemm.model.config import Value
-from autogemm.space.expressions.nodes import Constant, Name, Node, Operation
+from autogemm.space.expressions.nodes import Constant, Name, Node
 
 Column = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -26,26 +26,49 @@ class Environment(Protocol):
     def __getitem__(self, name: str, /) -> Operand: ...
 
 
+Program = Callable[[Environment], Operand]
+# By the identity of a tree, which is kept so that no other takes its place.
+_programs: dict[int, tuple[Node, Program]] = {}
+MOST_PROGRAMS = 20_000
+
+
 def evaluate(node: Node, env: Environment) -> Operand:
     """The tree's value; logical ones are bool, `integers` makes numbers of them.
 
     Raises ZeroDivisionError, and OverflowError for an integer beyond 64 bits.
     """
+    known = _programs.get(id(node))
+    if known is None:
+        if len(_programs) >= MOST_PROGRAMS:
+            _programs.clear()
+        known = _programs[id(node)] = (node, _program(node))
+    return known[1](env)
+
+
+def _program(node: Node) -> Program:
+    """A function for the tree: to walk through it at each evaluation took thrice the time."""
     if isinstance(node, Constant):
-        return node.value
+        value = node.value
+        return lambda env: value
     if isinstance(node, Name):
-        return env[node.name]
+        name = node.name
+        return lambda env: env[name]
+    programs = tuple(_program(arg) for arg in node.args)
     if node.op in ("and", "or"):
-        return _junction(node, env)
+        return _junction(node.op == "or", programs)
     if node.op == "if":
-        return _choice(node, env)
-    args = [integers(evaluate(arg, env)) for arg in node.args]
-    result: Operand = _APPLY[node.op](*args)
-    return result
+        return _choice(*programs)
+    apply = _APPLY[node.op]
+    if len(programs) == 2:
+        first, second = programs
+        return lambda env: apply(integers(first(env)), integers(second(env)))
+    return lambda env: apply(*[integers(one(env)) for one in programs])
 
 
 def integers(value: Operand) -> Operand:
     """The value with logical ones as 0 and 1."""
+    if type(value) is int:
+        return value
     if isinstance(value, np.ndarray):
         return value.astype(np.int64) if value.dtype == np.bool_ else value
     return int(value) if isinstance(value, bool) else value
@@ -72,40 +95,49 @@ class _Rows:
         return value[self._mask] if isinstance(value, np.ndarray) else value
 
 
-def _junction(node: Operation, env: Environment) -> Operand:
-    """``and``/``or`` from left to right, each operand only for rows that are still undecided."""
-    decided_by = node.op == "or"
-    result: bool | Mask = not decided_by
-    for arg in node.args:
-        if isinstance(result, bool):
-            if result == decided_by:
-                break
-            result = truth(evaluate(arg, env))
-            continue
-        undecided = ~result if decided_by else result
-        if undecided.all():
-            result = truth(evaluate(arg, env))
-        elif undecided.any():
-            result = result.copy()
-            result[undecided] = truth(evaluate(arg, _Rows(env, undecided)))
-    return result
+def _junction(decided_by: bool, programs: Sequence[Program]) -> Program:
+    """``or`` if True decides, else ``and``: from left to right, each operand only for rows that are
+    still undecided.
+    """
+
+    def junction(env: Environment) -> Operand:
+        result: bool | Mask = not decided_by
+        for program in programs:
+            if isinstance(result, bool):
+                if result == decided_by:
+                    break
+                result = truth(program(env))
+                continue
+            undecided = ~result if decided_by else result
+            if undecided.all():
+                result = truth(program(env))
+            elif undecided.any():
+                result = result.copy()
+                result[undecided] = truth(program(_Rows(env, undecided)))
+        return result
+
+    return junction
 
 
-def _choice(node: Operation, env: Environment) -> Operand:
-    condition, value, otherwise = node.args
-    chosen = truth(evaluate(condition, env))
-    if isinstance(chosen, bool):
-        return evaluate(value if chosen else otherwise, env)
-    if chosen.all():
-        return evaluate(value, env)
-    if not chosen.any():
-        return evaluate(otherwise, env)
-    first = np.asarray(integers(evaluate(value, _Rows(env, chosen))))
-    second = np.asarray(integers(evaluate(otherwise, _Rows(env, ~chosen))))
-    result = np.empty(chosen.shape, dtype=np.result_type(first, second))
-    result[chosen] = first
-    result[~chosen] = second
-    return result
+def _choice(condition: Program, value: Program, otherwise: Program) -> Program:
+    """The second where the first is not 0, else the third, each only for rows that ask for it."""
+
+    def choice(env: Environment) -> Operand:
+        chosen = truth(condition(env))
+        if isinstance(chosen, bool):
+            return value(env) if chosen else otherwise(env)
+        if chosen.all():
+            return value(env)
+        if not chosen.any():
+            return otherwise(env)
+        first = np.asarray(integers(value(_Rows(env, chosen))))
+        second = np.asarray(integers(otherwise(_Rows(env, ~chosen))))
+        result = np.empty(chosen.shape, dtype=np.result_type(first, second))
+        result[chosen] = first
+        result[~chosen] = second
+        return result
+
+    return choice
 
 
 def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -130,9 +162,13 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
     return checked
 
 
+# Without the checks of their methods.
+_least, _most = np.minimum.reduce, np.maximum.reduce
+
+
 def _ends(value: int | Column) -> tuple[int, ...]:
     if isinstance(value, np.ndarray):
-        return (int(value.min()), int(value.max())) if value.size else ()
+        return (int(_least(value)), int(_most(value))) if value.size else ()
     return (value,)
 
 
