@@ -1,8 +1,9 @@
 """A PostgreSQL server for the tests that want one, started once and only if they do; how Hypothesis
-draws examples; and statements that are compiled once for all SQLite files.
+draws examples; statements that are compiled once for all SQLite files, and configs that are moved
+to a problem once for all choosers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,12 @@ from postgres_server import PostgresServer, running_server, why_no_server
 from sqlalchemy import Engine
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
+
+from autogemm.dispatch import legal
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
+from autogemm.space import Family, fitted
 
 # The same examples each time, however slow the machine is: who changes nothing breaks nothing.
 # `pytest --hypothesis-profile default` draws others.
@@ -45,6 +52,28 @@ def statements_compiled_once() -> Iterator[None]:
         patch.setattr(Engine, "__init__", make_sharing)
         patch.setattr(SQLiteDialect_pysqlite, "__eq__", is_alike)
         patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda one: hash(type(one)))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def seeds_moved_once() -> Iterator[None]:
+    """All choosers share where a config of a family is legal at a problem.
+
+    Each remembers it for itself. A test has a chooser of its own, which moved all seeds of all
+    families to the same few problems again.
+    """
+    known: dict[Hashable, tuple[Family, Config | None]] = {}
+
+    def fitted_once(
+        family: Family, config: Config, problem: Problem, device: Device
+    ) -> Config | None:
+        key = (id(family), config, problem, device)
+        if key not in known:
+            known[key] = (family, fitted(family, config, problem, device))
+        return known[key][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(legal, "fitted", fitted_once)
         yield
 
 
