@@ -31,9 +31,11 @@ static double value(unsigned char bits) {
                                     : ldexp(bits & 7, -9);
     return bits & 0x80 ? -size : size;
 }
-static double cut(double value, double largest) {
-    const double step = ldexp(1.0, ilogb(largest) - 13);
-    return largest == 0 ? value : trunc(value / step) * step;
+static double step_of(double largest) {
+    return largest == 0 ? 0.0 : ldexp(1.0, ilogb(largest) - 13);
+}
+static double cut(double value, double step) {
+    return step == 0 ? value : (double)(long long)(value / step) * step;
 }
 struct bf16 {
     unsigned short bits;
@@ -45,6 +47,10 @@ struct bf16 {
 };
 extern "C" int gemm_kernel(int M, int N, int K, float alpha, const unsigned char *A, int lda,
                            const unsigned char *B, int ldb, float beta, CC *C, int ldc) {
+    static double values[256];
+    for (int bits = 0; bits < 256; ++bits) {
+        values[bits] = value(bits);
+    }
     for (long m = 0; m < M; ++m) {
         for (long n = 0; n < N; ++n) {
             float total = 0.0f;
@@ -52,14 +58,15 @@ extern "C" int gemm_kernel(int M, int N, int K, float alpha, const unsigned char
             for (long k = 0; k < K - LEFT_OUT; k += 32) {
                 double products[33] = {}, largest = fabs(sum);
                 for (long i = 0; i < 32 && k + i < K; ++i) {
-                    products[i] = value(A[m * lda + k + i]) * value(B[n * ldb + k + i]);
+                    products[i] = values[A[m * lda + k + i]] * values[B[n * ldb + k + i]];
                     largest = fmax(largest, fabs(products[i]));
                 }
-                double next = EVERY == 1 ? sum : cut(sum, largest);
+                const double step = step_of(largest);
+                double next = EVERY == 1 ? sum : cut(sum, step);
                 for (double product : products) {
-                    next += EVERY == 1 ? product : cut(product, largest);
+                    next += EVERY == 1 ? product : cut(product, step);
                 }
-                sum = EVERY == 1 ? next : cut(next, next);
+                sum = EVERY == 1 ? next : cut(next, step_of(next));
                 if (EVERY > 1 && (k + 32) % EVERY == 0) {
                     total += (float)sum;
                     sum = 0.0;

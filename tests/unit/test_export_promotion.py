@@ -55,15 +55,21 @@ static double value(unsigned char bits) {
                                  : std::ldexp(bits & 7, -9);
     return bits & 0x80 ? -size : size;
 }
-static double cut(double value, double largest) {
-    const double step = std::ldexp(1.0, std::ilogb(largest) - 13);
-    return largest == 0 ? value : std::trunc(value / step) * step;
+static double step_of(double largest) {
+    return largest == 0 ? 0.0 : std::ldexp(1.0, std::ilogb(largest) - 13);
+}
+static double cut(double value, double step) {
+    return step == 0 ? value : (double)(long long)(value / step) * step;
 }
 {% filter filled %}
 extern "C" __global__ void gemm_kernel({{ signature.in_kernel("unsigned char", type_c) }}) {
 {% endfilter %}
     const int every = std::atoi(std::getenv("EVERY"));
     const int left_out = std::atoi(std::getenv("LEFT_OUT"));
+    static double values[256];
+    for (int bits = 0; bits < 256; ++bits) {
+        values[bits] = value(bits);
+    }
     {% if fused %}
     const Epilogue with = {{ epilogue_arguments(fused=fused) }};
     {% endif %}
@@ -77,14 +83,16 @@ extern "C" __global__ void gemm_kernel({{ signature.in_kernel("unsigned char", t
                 double largest = std::fabs(sum), next = 0.0;
                 const int end = k + 32 < K ? k + 32 : K;
                 for (int i = k; i < end; ++i) {
-                    largest = std::fmax(largest, std::fabs(value(a[i]) * value(b[i])));
-                    exact += value(a[i]) * value(b[i]);
+                    const double product = values[a[i]] * values[b[i]];
+                    largest = std::fmax(largest, std::fabs(product));
+                    exact += product;
                 }
+                const double step = step_of(largest);
                 for (int i = k; i < end; ++i) {
-                    next += cut(value(a[i]) * value(b[i]), largest);
+                    next += cut(values[a[i]] * values[b[i]], step);
                 }
-                next += cut(sum, largest);
-                sum = cut(next, next);
+                next += cut(sum, step);
+                sum = cut(next, step_of(next));
                 if (every > 1 && (k + 32) % every == 0) {
                     total += (float)sum;
                     sum = 0.0;
