@@ -497,8 +497,8 @@ def test_kernels_are_timed_on_what_was_asked_for(target: CudaTarget, fill: Fill)
 def test_a_rotating_cache_never_sees_the_same_inputs_twice_in_a_row(
     target: CudaTarget, beta: float
 ) -> None:
-    # 8 MiB of A: with 50 MiB of L2 it is 14 copies before one comes again.
-    problem = Problem(1024, 1, 2048, beta=beta)
+    # 0.6 MiB of A: with 4 MiB of L2 it is 14 copies before one comes again.
+    problem = Problem(1024, 1, 160, beta=beta)
     check = """
         static const void *seen[13];
         static const void *last_c = nullptr;
