@@ -58,6 +58,10 @@ def main(db: str, processes: int, trials: int, sampler: str) -> None:
     """Run the tuners, compare, print a table; exit code 1 if anything is lost or double."""
     # Forked: all is imported already, and everybody begins at the same moment.
     context = multiprocessing.get_context("fork")
+    family = load_family(FAMILY)
+    # Once for all, as it takes a second: which recorded kernels are others today.
+    with closing(choose_target("recorded", [FAMILY], problem=PROBLEM).target) as target:
+        target.caveats(family)
     jobs = [Job(db, seed // 2, trials, sampler) for seed in range(processes)]
     try:
         with context.Pool(processes, _remember, (context.Barrier(processes),)) as pool:

@@ -18,7 +18,6 @@ from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.space import Family, fitted
-from autogemm.targets.recorded.target import RecordedTarget
 
 # The same examples each time, however slow the machine is: who changes nothing breaks nothing.
 # `pytest --hypothesis-profile default` draws others.
@@ -75,35 +74,6 @@ def seeds_moved_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(legal, "fitted", fitted_once)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def recordings_compared_once() -> Iterator[None]:
-    """All targets share how many kernels of a recording are others today.
-
-    To tell, the hundreds of kernels of a recording that ships are rendered, which takes a second at
-    the beginning of a run.
-    """
-    known: dict[Hashable, tuple[Family, int]] = {}
-    count = RecordedTarget._num_changed
-
-    def counted_once(target: RecordedTarget, family: Family) -> int:
-        one = target.recording
-        columns = tuple((name, tuple(column)) for name, column in one.parameters.items())
-        key = (
-            id(family),
-            one.problem,
-            one.template_sha256,
-            columns,
-            tuple(one.kernel_sha256 or ()),
-        )
-        if key not in known:
-            known[key] = (family, count(target, family))
-        return known[key][1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RecordedTarget, "_num_changed", counted_once)
         yield
 
 

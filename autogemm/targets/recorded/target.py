@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autogemm.codegen import render
 from autogemm.formats import FILE_SUFFIX, Recording, listed_format, read_recording
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import MAIN_KERNEL, Candidate, Resources
@@ -23,6 +22,7 @@ from autogemm.space import Family
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.support.resources import data_folder
 from autogemm.targets import MeasureOptions, RecordedPlace
+from autogemm.targets.recorded.changed import current_columns, num_changed
 from autogemm.targets.recorded.listed import ListedTarget
 
 
@@ -142,7 +142,7 @@ class RecordedTarget(RecordedPlace):
                 f"the recording {self.path.name} is of family {recording.family!r}, "
                 f"not {family.name!r}"
             )
-        self._name_columns(_current_columns(family, recording))
+        self._name_columns(current_columns(family, recording))
         columns: dict[str, Sequence[Value]] = {
             p.name: (p.default,) for p in family.parameters if p.default is not None
         }
@@ -174,17 +174,17 @@ class RecordedTarget(RecordedPlace):
         """Return what a person must know before believing the times, a line each."""
         recording = self.recording
         lines = []
-        num_changed = self._num_changed(family)
-        if num_changed == len(recording):
+        changed = num_changed(family, recording)
+        if changed == len(recording):
             lines.append(
                 f"the recording {self.path.name} ({recording.source.date}) was made with another "
                 f"version of the template {family.name}: its times belong to that version"
             )
-        elif num_changed > 0:
+        elif changed > 0:
             lines.append(
                 f"the recording {self.path.name} ({recording.source.date}) was made with another "
                 f"version of the template {family.name}, which emitted other kernels for "
-                f"{num_changed} of its {len(recording)} configs: their times belong to that version"
+                f"{changed} of its {len(recording)} configs: their times belong to that version"
             )
         if not recording.complete:
             lines.append(
@@ -192,25 +192,6 @@ class RecordedTarget(RecordedPlace):
                 "that it holds can be chosen"
             )
         return tuple(lines)
-
-    def _num_changed(self, family: Family) -> int:
-        """The number of configs whose text differs from the one that was timed, if that is known:
-        a recording without hashes counts as changed if its template has changed.
-        """
-        recording = self.recording
-        if recording.template_sha256 == family.template_sha256:
-            return 0
-        if recording.kernel_sha256 is None:
-            return len(recording)
-        columns = _current_columns(family, recording)
-        configs = (
-            family.completed(Config.of(family.name, dict(zip(columns, values, strict=True))))
-            for values in zip(*columns.values(), strict=True)
-        )
-        return sum(
-            not render(family, config, recording.problem).sha256.startswith(timed)
-            for config, timed in zip(configs, recording.kernel_sha256, strict=True)
-        )
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         """Return the recorded outcome of this config; REJECTED if it does not hold it."""
@@ -320,16 +301,6 @@ class RecordedTarget(RecordedPlace):
 
     def close(self) -> None:
         """Nothing is held open."""
-
-
-def _current_columns(family: Family, recording: Recording) -> dict[str, list[Value]]:
-    """The recorded configs by the family's names of today, without what is retired."""
-    names = family.current_names(recording.parameters)
-    return {
-        names[name]: [family.current_value(name, value) for value in column]
-        for name, column in recording.parameters.items()
-        if {*column} != {family.retired.get(name)}
-    }
 
 
 def open_recorded(
