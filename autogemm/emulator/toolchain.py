@@ -331,7 +331,7 @@ def _compiled_once(path: Path, source: Path, toolchain: Toolchain, *flags: str) 
     if not path.is_file():
         with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
             made = Path(scratch) / "made.o"
-            how = (*flags, "-O2", *COMMON_FLAGS)
+            how = (*flags, "-O3", *COMMON_FLAGS)
             _call([toolchain.gxx, *how, "-c", str(source), "-o", str(made)], source)
             made.replace(path)
     return path
