@@ -242,6 +242,15 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "bf16_eight",
+        Problem(1000, 1000, 1000, Layout.NT, DType.BF16),
+        {"BM": 72, "BN": 128, "WM": 72, "WN": 128, "STAGES": 8, "SWAP_AB": 1, "BOX_M": 8}
+        | {"CLUSTER_M": 2, "CLUSTER_N": 4, "C_BUFFERS": 4, "GROUP_M": 1, "BLOCKS": 0}
+        | {"EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "bf16_alone",
         Problem(1024, 1024, 1024, Layout.TT, DType.BF16),
         {"BM": 128, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
