@@ -16,8 +16,8 @@ from autogemm.support.errors import UsageError
 
 # Configs that the surrogate asks for, seeds included, before its model has a say.
 NUM_INITIAL = 10
-# Behind the seeds, where the space expects times: configs that are each the best expected of some,
-# of twice as many from one to the next.
+# In turns with the seeds, where the space expects times: configs that are each the best expected of
+# some, of twice as many from one to the next.
 NUM_EXPECTED = 6
 FEWEST_COMPARED = 64
 
@@ -128,8 +128,8 @@ class ExhaustiveSampler(EnumeratedSampler):
 class SurrogateSampler(EnumeratedSampler):
     """Expected improvement by a Gaussian process, after a few configs that are drawn at random.
 
-    Where the space says which times it expects, each of these is the best expected of some, and a
-    few more of them follow the seeds.
+    Where the space says which times it expects, seeds get every other turn alone: the first of the
+    others are the best expected of some, and the model has the rest.
     """
 
     def __init__(self, space: EnumeratedSpace, seed: int) -> None:
@@ -149,20 +149,28 @@ class SurrogateSampler(EnumeratedSampler):
         """See EnumeratedSampler."""
         self._surrogate.fits_meanwhile = True
 
+    def next_seed(self) -> int | None:
+        """See EnumeratedSampler; None also where it is the turn of what is expected."""
+        seed = super().next_seed()
+        is_turn = self._num_asked % 2 == 0 or not self._surrogate.expects
+        return seed if is_turn or seed in self._wanted else None
+
     def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
         """See EnumeratedSampler."""
-        num_asked = len(self.history.told) + len(self.history.pending)
         if self._surrogate.is_blind:
             return self.pick_any(rng)
-        if num_asked < NUM_INITIAL:
-            # Bolder from one to the next: the space may be wrong in what it expects.
-            return self._best_expected(2 ** (1 + num_asked // 2), rng)
         num_seeds = int(np.count_nonzero(self.history.seen[self.space.seeds]))
-        if self._surrogate.expects and num_asked - num_seeds < NUM_EXPECTED:
-            return self._best_expected(FEWEST_COMPARED * 2 ** (num_asked - num_seeds), rng)
-        if self.history.best is None:
+        num_picked = self._num_asked - num_seeds
+        knows_none = self.history.best is None
+        if self._surrogate.expects and (num_picked < NUM_EXPECTED or knows_none):
+            return self._best_expected(FEWEST_COMPARED << min(num_picked, NUM_EXPECTED - 1), rng)
+        if self._num_asked < NUM_INITIAL or knows_none:
             return self.pick_any(rng)
         return self._surrogate.propose(self.history)
+
+    @property
+    def _num_asked(self) -> int:
+        return len(self.history.told) + len(self.history.pending)
 
     def _best_expected(self, number: int, rng: np.random.Generator) -> int:
         return self._surrogate.most_promising([self.pick_any(rng) for _ in range(number)])

@@ -21,6 +21,7 @@ from autogemm.search import Proposal
 from autogemm.tuning.loop.joint import (
     HOPELESS_RATIO,
     OPENING,
+    OPENING_OF_HOPELESS,
     VISIT_EVERY,
     JointSearch,
     opening_for,
@@ -93,10 +94,22 @@ def play(joint: JointSearch, searches: Sequence[Scripted], turns: int) -> list[s
 
 
 def test_each_family_gets_its_opening_first() -> None:
-    searches = [Scripted("good", 100), Scripted("bad", 300), Scripted("fair", 110)]
+    searches = [Scripted("good", 100), Scripted("bad", 140), Scripted("fair", 110)]
     names = play(joint_of(*searches), searches, 3 * OPENING)
     assert Counter(names) == {"good": OPENING, "bad": OPENING, "fair": OPENING}
     assert Counter(names[:6]) == {"good": 2, "bad": 2, "fair": 2}
+
+
+def test_the_opening_of_a_family_that_is_far_behind_is_short() -> None:
+    searches = [Scripted("good", 100), Scripted("bad", 300)]
+    names = play(joint_of(*searches, opening=40), searches, 60)
+    assert Counter(names) == {"good": 60 - OPENING_OF_HOPELESS, "bad": OPENING_OF_HOPELESS}
+
+
+def test_a_short_opening_stays_so() -> None:
+    searches = [Scripted("good", 100), Scripted("bad", 300)]
+    names = play(joint_of(*searches, opening=3), searches, 30)
+    assert Counter(names) == {"good": 27, "bad": 3}
 
 
 def test_then_the_family_that_can_improve_on_the_best_gets_most() -> None:

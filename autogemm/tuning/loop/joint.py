@@ -8,8 +8,9 @@ from autogemm.model.results.outcome import Objective, Outcome, cost
 from autogemm.search import Proposal, Search
 from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
 
-# Trials of each family before they are compared: its seeds, and a few that its model needs.
-OPENING = 16
+# Trials of each family before they are compared: its seeds, and a few that its model needs; and of
+# one that is hopelessly slower than another.
+OPENING, OPENING_OF_HOPELESS = 16, 12
 # Every so many turns go to the family that had the fewest, unless it is this much behind: the
 # model of a family that is never tried again stays as wrong as it is.
 VISIT_EVERY = 8
@@ -40,10 +41,10 @@ class _Family:
 class JointSearch:
     """Asks the family from which most is expected; numbers proposals through all families.
 
-    Each family gets ``opening`` trials first. Then the turn is that of the family whose next config
-    is expected to improve most on the best of all families, but every VISIT_EVERY-th turn is that
-    of the one that had the fewest. The search receives the objective's figure, made worse where
-    ``accuracy`` is missed.
+    Each family gets ``opening`` trials first, or few where they show it to be far behind. Then the
+    turn is that of the family whose next config is expected to improve most on the best of all
+    families, but every VISIT_EVERY-th turn is that of the one that had the fewest. The search
+    receives the objective's figure, made worse where ``accuracy`` is missed.
 
     ``searches`` are by family, ``before`` is what the run has found in earlier calls: the store is
     the truth, what a killed process recorded a search may lack. One thread at a time.
@@ -82,7 +83,7 @@ class JointSearch:
         None while a family still in the running has no model.
         """
         families = [family for family in self._families if not family.is_used_up]
-        if len(families) > 1 and any(family.num_asked < self._opening for family in families):
+        if len(families) > 1 and any(map(self._is_opening, families)):
             return None
         in_running = [family for family in families if self._gap(family) < math.log(HOPELESS_RATIO)]
         if not in_running or any(f.search.expected_improvement is None for f in in_running):
@@ -124,14 +125,21 @@ class JointSearch:
     def _next(self, waiting: list[_Family]) -> _Family:
         if len(waiting) == 1:
             return waiting[0]
-        fewest = min(waiting, key=lambda family: family.num_asked)
-        if fewest.num_asked < self._opening:
-            return fewest
+        if opening := [family for family in waiting if self._is_opening(family)]:
+            return min(opening, key=lambda family: family.num_asked)
         num_asked = sum(family.num_asked for family in self._families)
         near = [family for family in waiting if self._gap(family) < math.log(HOPELESS_RATIO)]
         if near and num_asked % VISIT_EVERY == 0:
             return min(near, key=lambda family: family.num_asked)
         return max(waiting, key=lambda family: (self._promise(family), -self._gap(family)))
+
+    def _is_opening(self, family: _Family) -> bool:
+        if family.num_asked < min(self._opening, OPENING_OF_HOPELESS):
+            return True
+        return family.num_asked < self._opening and not self._is_hopeless(family)
+
+    def _is_hopeless(self, family: _Family) -> bool:
+        return family.best is not None and self._gap(family) > math.log(HOPELESS_RATIO)
 
     def _gap(self, family: _Family) -> float:
         """Log of the family's best over the best of all; infinite if nothing of it has worked."""
