@@ -80,6 +80,15 @@ def test_the_driver_is_told_where_a_matrix_lies(
     }
 
 
+@pytest.mark.parametrize(("ld", "promotion"), [(320, 3), (64, 3), (300, 2), (72, 2)])
+def test_l2_fetches_one_line_of_rows_that_do_not_begin_on_lines(
+    driver: Driver, ld: int, promotion: int
+) -> None:
+    one = TensorMap("map_a", "A", Element.BF16, (64, 70), ld, (64, 16), 128)
+    encode(one, 512, room_for_map())
+    assert driver.told["others"] == (0, promotion, 0)
+
+
 def test_a_map_may_begin_behind_the_beginning(driver: Driver) -> None:
     one = TensorMap("map", "workspace", Element.F32, (8, 8), 8, (8, 8), 0, offset_bytes=4096)
     encode(one, 512, room_for_map())

@@ -20,9 +20,9 @@ MAP_BYTES = ctypes.sizeof(_WORDS)
 MAP_ALIGNMENT = 64
 RawMap = ctypes.Array[ctypes.c_uint64]
 
-# CUtensorMapSwizzle, CUtensorMapL2promotion: 256 bytes.
+# CUtensorMapSwizzle by its bytes, and CUtensorMapL2promotion: one line of L2, or two.
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
-L2_PROMOTION = 3
+ONE_LINE, TWO_LINES, LINE_BYTES = 2, 3, 128
 # CUtensorMapInterleave and CUtensorMapFloatOOBfill are none: what lies outside reads as zero.
 NONE = 0
 
@@ -61,6 +61,14 @@ def room_for_map() -> RawMap:
     return _WORDS.from_buffer(room, -ctypes.addressof(room) % MAP_ALIGNMENT)
 
 
+def l2_promotion(ld_bytes: int) -> int:
+    """How much L2 fetches at a time for TMA: two lines, or one where rows do not begin on lines.
+
+    Of these a box has two lines a row, of which L2 would fetch four.
+    """
+    return TWO_LINES if ld_bytes % LINE_BYTES == 0 else ONE_LINE
+
+
 def encode(tensor_map: TensorMap, address: int, into: RawMap) -> None:
     """Write the map of a matrix that begins at that address: what kernels take as argument.
 
@@ -87,7 +95,7 @@ def encode(tensor_map: TensorMap, address: int, into: RawMap) -> None:
         (ctypes.c_uint32 * rank)(*[1] * rank),
         NONE,
         SWIZZLES[tensor_map.swizzle_bytes],
-        L2_PROMOTION,
+        l2_promotion(ld_bytes),
         NONE,
     )
     if status:
