@@ -1,7 +1,7 @@
 """Shows which kernels are behind the fastest calls of cuBLAS: tile, stages, cluster, split, grid.
 
     benchmarks/gpu_box.sh run python3 benchmarks/cublas_kernels.py --suite any-size --dtype bf16
-    ... cublas_kernels.py --shapes 1000,512x1024x8192 --layouts nn,nt --dtype f16 --out FILE
+    ... cublas_kernels.py --shapes 1000,512x1024x8192 --dtype f16 --commit COMMIT --out FILE
 
 Where cuBLAS is faster, its kernel's name and grid say what it does: ``nvjet_..._128x64_64x8_2x1``
 has tiles of 128 x 64, eight k tiles of 64 in flight, and clusters of 2 x 1. The kernels are seen by
@@ -9,8 +9,11 @@ PyTorch's profiler, which sees all that this process launches.
 """
 
 import json
+import shlex
+import sys
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,6 +75,7 @@ def lines_of(gpu: Gpu, cublas: Cublas, problem: Problem, options: MeasureOptions
 @click.option("--dtype", default="bf16", show_default=True)
 @click.option("--epilogue", default="acc", show_default=True)
 @click.option("--l2", default="warm", type=click.Choice(CACHE_STATES), show_default=True)
+@click.option("--commit", default="", help="The commit that is measured, for the record.")
 @click.option("--out", type=click.Path(path_type=Path))
 def main(**options: Any) -> None:
     """Print the calls of each shape and layout, and write them to a file."""
@@ -82,7 +86,13 @@ def main(**options: Any) -> None:
     dtype, epilogue = DType.parse(options["dtype"]), Epilogue.parse(options["epilogue"])
     own, suite = options["shapes"], options["suite"]
     shapes = own.split(",") if own else NAMED[suite][1] if suite else SHAPES
-    printed = []
+    printed = [
+        f"{gpu.device.name}, {gpu.telemetry.driver_version}, {datetime.now(UTC):%Y-%m-%d}, "
+        f"commit {options['commit']}",
+        shlex.join(["command:", "benchmarks/cublas_kernels.py", *sys.argv[1:]]),
+        "",
+    ]
+    click.echo("\n".join(printed))
     for shape in shapes:
         for layout in map(Layout, options["layouts"].split(",")):
             problem = problem_of(shape, layout, dtype, epilogue)
