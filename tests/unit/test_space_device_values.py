@@ -164,8 +164,8 @@ def test_families_that_ship_have_multiples_of_every_gpus_multiprocessors(gpu: st
     assert values_of(load_family("sgemm_simt").on(device), "STREAM_BLOCKS") == multiples
     assert values_of(load_family("sgemm_emulated_wgmma").on(device), "BLOCKS") == multiples[:2]
     # And as many as find a place in clusters of four and eight.
-    in_clusters = device.num_sms // 11 * 10
-    assert values_of(load_family("gemm_wgmma").on(device), "BLOCKS") == (*multiples[:2], in_clusters)
+    blocks = (*multiples[:2], device.num_sms // 11 * 10)
+    assert values_of(load_family("gemm_wgmma").on(device), "BLOCKS") == blocks
 
 
 @pytest.mark.parametrize("gpu", ["h100", "a100", "t4"])
