@@ -173,4 +173,6 @@ class SurrogateSampler(EnumeratedSampler):
         return len(self.history.told) + len(self.history.pending)
 
     def _best_expected(self, number: int, rng: np.random.Generator) -> int:
-        return self._surrogate.most_promising([self.pick_any(rng) for _ in range(number)])
+        drawn = rng.integers(len(self.space), size=number)
+        unseen = drawn[~self.history.seen[drawn]].tolist()
+        return self._surrogate.most_promising(unseen or [self.pick_any(rng)])
