@@ -53,7 +53,7 @@ def config(**changes: Value) -> Config:
         ({"CLUSTER_M": 4, "CLUSTER_N": 1}, stored(Layout.NN), 1),
         ({"CLUSTER_M": 4, "CLUSTER_N": 2}, stored(Layout.TT), 2),
         (EIGHT, stored(Layout.TN), 4),
-        ({"SCHEDULE": "pingpong", "BLOCKS": 120}, replace(PROBLEM, m=2008), 4),
+        ({"SCHEDULE": "pingpong", "BLOCKS": 120}, PROBLEM, 4),
         (swapped(72, **EIGHT), PROBLEM, 3),
         (swapped(80), PROBLEM, 2),
         (swapped(104), stored(Layout.NN), 1),

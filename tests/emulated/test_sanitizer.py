@@ -123,7 +123,7 @@ extern "C" int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *
                                       int swizzle, int l2, int outside) {
     const bool good = type == 7 && rank == 2 && address && extent[0] == 31 && extent[1] == 40 &&
                       ld_bytes[0] == 4 * 36 && box[0] == 32 && box[1] == 8 && step[0] == 1 &&
-                      step[1] == 1 && interleave == 0 && swizzle == 3 && l2 == 3 && outside == 0;
+                      step[1] == 1 && interleave == 0 && swizzle == 3 && l2 == 2 && outside == 0;
     memset(map, 1, 128);
     return good && (unsigned long)map % 64 == 0 ? 0 : 1;
 }
