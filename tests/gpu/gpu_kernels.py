@@ -1,7 +1,7 @@
 """Kernels for the GPU tests: a plain one, right or with a fault planted, and the family's first."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
@@ -9,7 +9,7 @@ from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate, KernelSource, Launch, LaunchPlan
 from autogemm.model.problem import Problem
-from autogemm.space import build_space, launch_plan, load_family
+from autogemm.space import broken_constraints, build_space, launch_plan, load_family
 
 # One thread per element of C, 16 x 16 threads per block; capitals are replaced.
 PLAIN = """
@@ -159,3 +159,21 @@ def family_candidate(problem: Problem, compiler: Compiler, device: Device) -> Ca
     source = render(family, config, problem)
     plan = launch_plan(family, config, problem)
     return Candidate(source, plan, compiler.compile(source, device.sm))
+
+
+def edited(
+    config: Config,
+    problem: Problem,
+    device: Device,
+    compiler: Compiler,
+    edit: tuple[str, str] = ("", ""),
+) -> Candidate:
+    """The kernel of a legal config, with the first text of ``edit`` replaced by the other."""
+    family = load_family(config.family)
+    config = family.completed(config)
+    assert broken_constraints(family, config, problem, device) == []
+    source = render(family, config, problem)
+    assert edit[0] in source.text
+    source = replace(source, text=source.text.replace(*edit)) if edit[0] else source
+    compiled = compiler.compile(source, device.sm)
+    return Candidate(source, launch_plan(family, config, problem), compiled)

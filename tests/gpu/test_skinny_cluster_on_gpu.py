@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from gpu_kernels import edited
 
-from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
@@ -15,7 +15,6 @@ from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.certificate import Verdict
 from autogemm.model.results.outcome import Status
-from autogemm.space import broken_constraints, launch_plan, load_family
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.tools.sanitizer import find_sanitizer
@@ -49,14 +48,8 @@ def candidate(
     changes: dict[str, Value],
     edit: tuple[str, str] = ("", ""),
 ) -> Candidate:
-    family = load_family("gemm_skinny")
-    config = family.completed(Config.of("gemm_skinny", TILE | changes))
-    assert broken_constraints(family, config, problem, target.device) == []
-    source = render(family, config, problem)
-    assert edit[0] in source.text
-    source = replace(source, text=source.text.replace(*edit)) if edit[0] else source
-    compiled = compiler.compile(source, target.device.sm)
-    return Candidate(source, launch_plan(family, config, problem), compiled)
+    config = Config.of("gemm_skinny", TILE | changes)
+    return edited(config, problem, target.device, compiler, edit)
 
 
 @pytest.mark.parametrize(
