@@ -91,6 +91,64 @@ def test_the_launcher_makes_the_maps(tiles: Family) -> None:
         assert wanted in text, wanted
 
 
+# What CUDA declares for a map, and an encoder that prints what L2 is to fetch at a time.
+DRIVER = """
+#include <cstdint>
+#include <cstdio>
+#include <initializer_list>
+typedef uint64_t cuuint64_t;
+typedef uint32_t cuuint32_t;
+struct CUtensorMap {};
+enum CUresult { CUDA_SUCCESS };
+enum cudaError_t { cudaSuccess, cudaErrorNotSupported, cudaErrorInvalidValue };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess };
+enum CUtensorMapDataType { CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 };
+enum CUtensorMapInterleave { CU_TENSOR_MAP_INTERLEAVE_NONE };
+enum CUtensorMapSwizzle { CU_TENSOR_MAP_SWIZZLE_128B };
+enum CUtensorMapL2promotion {
+    CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 128,
+    CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 256
+};
+enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE };
+constexpr int cudaEnableDefault = 0;
+CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
+                                const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
+                                const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill) {
+    std::printf("%d\\n", (int)promotion);
+    return CUDA_SUCCESS;
+}
+cudaError_t cudaGetDriverEntryPoint(const char*, void** to, int,
+                                    cudaDriverEntryPointQueryResult* found) {
+    *to = (void*)cuTensorMapEncodeTiled;
+    *found = cudaDriverEntryPointSuccess;
+    return cudaSuccess;
+}
+"""
+ENCODED = """
+int main() {
+    CUtensorMap map;
+    for (long long ld : {64, 320, 72, 300}) {
+        const TiledMatrix matrix = {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, nullptr, 64, 64, ld,
+                                    64, 8, CU_TENSOR_MAP_SWIZZLE_128B};
+        if (make_tensor_map(matrix, map) != cudaSuccess) return 1;
+    }
+}
+"""
+
+
+def test_l2_fetches_one_line_of_rows_that_do_not_begin_on_lines(
+    tiles: Family, tmp_path: Path
+) -> None:
+    text = exported(tiles, Problem(31, 56, 24))
+    begin, last = text.index("struct TiledMatrix"), text.index("cudaErrorInvalidValue;\n}")
+    made = text[begin : text.index("}", last) + 1]
+    (tmp_path / "maps.cpp").write_text(DRIVER + made + ENCODED)
+    subprocess.run(["g++", "-w", "-o", "maps", "maps.cpp"], cwd=tmp_path, check=True)
+    done = subprocess.run([tmp_path / "maps"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["256", "256", "128", "128"]
+
+
 def test_the_file_says_how_it_is_compiled_for_sm_90a() -> None:
     text = exported(tiny_wgmma(), Problem(256, 256, 256, Layout.NT, DType.BF16))
     assert "nvcc -O3 -gencode arch=compute_90a,code=sm_90a best.cu -o best" in text

@@ -7,7 +7,7 @@ from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
-from autogemm.space import broken_constraints, build_space, load_family
+from autogemm.space import broken_constraints, build_space, expected_time, load_family
 
 PROBLEM = Problem(1024, 1024, 1024, dtype=DType.BF16)
 BASE: dict[str, Value] = {
@@ -74,6 +74,31 @@ def test_tiles_that_fill_the_waves_are_expected_to_be_faster() -> None:
         return float(2 ** columns[:, names.index("expected_time")].min())
 
     assert least_expected(128, 256) > 1.08 * least_expected(200, 256)
+
+
+@pytest.mark.parametrize(("k", "gain"), [(3000, 1.3), (3008, 1.0)])
+def test_sharing_loads_is_expected_to_pay_where_rows_are_off_lines(k: int, gain: float) -> None:
+    """Rows of 3008 elements are 47 lines of L2, those of 3000 begin between lines."""
+    family, device = load_family("gemm_wgmma"), find_device("h100")
+    tile: dict[str, Value] = {"BM": 128, "BN": 256, "WM": 64, "WN": 256, "BLOCKS": 0}
+    problem = Problem(3072, 3072, k, Layout.NT, DType.BF16)
+
+    def expected(below: int) -> int:
+        config = Config.of("gemm_wgmma", BASE | tile | {"CLUSTER_M": below})
+        time = expected_time(family, family.completed(config), problem, device)
+        assert time is not None
+        return time
+
+    assert expected(1) >= gain * expected(2)
+    assert gain > 1.0 or expected(1) == expected(2)
+
+
+def test_no_tile_writes_faster_than_the_memory() -> None:
+    """256 MiB of C at 3.35 TB/s are 80 us, whatever the tile: 140 thousand cycles and more."""
+    problem = Problem(8192, 16384, 64, dtype=DType.BF16)
+    space = build_space(load_family("gemm_wgmma"), problem, find_device("h100"))
+    names, columns = space.features()
+    assert 2 ** columns[:, names.index("expected_time")].min() > 140_000
 
 
 def searched(side: int, products: int, *names: str) -> set[tuple[Value, ...]]:
