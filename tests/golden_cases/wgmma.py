@@ -251,6 +251,15 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "f16_workspace",
+        Problem(512, 1024, 8192, Layout.NN, DType.F16),
+        {"BM": 128, "BN": 128, "WM": 64, "WN": 128, "STAGES": 6, "CLUSTER_M": 2, "SPLIT_K": 4}
+        | {"PARTIALS": "workspace", "STORE_C": "threads", "C_BUFFERS": 1, "GROUP_M": 1}
+        | {"BLOCKS": 0, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "bf16_alone",
         Problem(1024, 1024, 1024, Layout.TT, DType.BF16),
         {"BM": 128, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
