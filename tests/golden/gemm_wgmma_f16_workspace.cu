@@ -357,7 +357,6 @@ __device__ __forceinline__ unsigned f16_pair(float low, float high) {
     return bits;
 }
 
-
 // Adds with acquire and release: what this thread stored, or was ordered behind by a barrier of its
 // block, is seen by threads that find it counted; what threads counted before stored is seen here.
 __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
@@ -604,19 +603,19 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, int warpgroup,
     }
 }
 
-// Leaves a warpgroup's partial sums of a tile in the workspace. The last of those that share the tile
-// adds all up, always in the same order, and gets true: accum are the sums then.
+// Leaves a warpgroup's partial sums of a tile in the workspace. The last of those that share the
+// tile adds all up, always in the same order, and gets true: accum are the sums then.
 __device__ __forceinline__ bool add_up(float* workspace, int tile, int num_tiles, int part,
                                        int warpgroup, unsigned* arrived,
                                        float (&accum)[ROW_TILES][NUM_ACCUM]) {
     constexpr int FOURS = ROW_TILES * NUM_ACCUM / 4;
     const int thread = threadIdx.x % WARPGROUP;
-    float4* const partials = reinterpret_cast<float4*>(workspace) +
+    float4* const partials =
+        reinterpret_cast<float4*>(workspace) +
         ((long long)tile * CONSUMERS + warpgroup) * SPLIT_K * FOURS * WARPGROUP + thread;
-    unsigned* const counter =
-        reinterpret_cast<unsigned*>(workspace) +
-        (long long)num_tiles * CONSUMERS * SPLIT_K * FOURS * WARPGROUP * 4 +
-        tile * CONSUMERS + warpgroup;
+    unsigned* const counters = reinterpret_cast<unsigned*>(
+        workspace + (long long)num_tiles * CONSUMERS * SPLIT_K * FOURS * WARPGROUP * 4);
+    unsigned* const counter = counters + tile * CONSUMERS + warpgroup;
     #pragma unroll
     for (int at = 0; at < FOURS; ++at) {
         const float* const from = &accum[4 * at / NUM_ACCUM][4 * at % NUM_ACCUM];
@@ -735,7 +734,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
             for (int tile = first_tile; tile < tiles.count(); tile += stride) {
                 const Place place = tiles.place(tile);
                 const int first_k_tile = (int)(all_k_tiles * place.part / SPLIT_K);
-                const int num_k_tiles = (int)(all_k_tiles * (place.part + 1) / SPLIT_K) - first_k_tile;
+                const int end_k_tile = (int)(all_k_tiles * (place.part + 1) / SPLIT_K);
+                const int num_k_tiles = end_k_tile - first_k_tile;
                 for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
                     const int k0 = (first_k_tile + k_tile) * BK;
                     unsigned long long* const full = pipeline.full + pipeline.stage;
@@ -756,7 +756,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         for (int tile = first_tile; tile < tiles.count(); tile += stride) {
             const Place place = tiles.place(tile);
             const int first_k_tile = (int)(all_k_tiles * place.part / SPLIT_K);
-            const int num_k_tiles = (int)(all_k_tiles * (place.part + 1) / SPLIT_K) - first_k_tile;
+            const int end_k_tile = (int)(all_k_tiles * (place.part + 1) / SPLIT_K);
+            const int num_k_tiles = end_k_tile - first_k_tile;
             const Output output = {M, N, C, ldc, with};
             multiply_tile(pipeline, num_k_tiles, row, column, accum);
             const int columns = (int)tiles.columns;
