@@ -20,7 +20,7 @@ pytestmark = pytest.mark.emulated
 TILE: dict[str, Value] = {
     **{"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 2, "SCHEDULE": "cooperative"},
     **{"CLUSTER_M": 1, "CLUSTER_N": 1, "SPLIT_K": 4, "PARTIALS": "workspace", "BOX_M": 64},
-    **{"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "STORE_C": "threads"},
+    **{"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0},
 }
 SWAPPED: dict[str, Value] = {"BM": 72, "WM": 72, "BN": 128, "WN": 128, "SWAP_AB": 1, "BOX_M": 8}
 # Two warpgroups, clusters beside each other, blocks that walk.
@@ -38,7 +38,7 @@ def config(**changes: Value) -> Config:
         ({}, PROBLEM),
         (WALKING, PROBLEM),
         (SWAPPED | {"C_BUFFERS": 2, "SPLIT_K": 2}, PROBLEM),
-        ({"CLUSTER_M": 2, "CLUSTER_N": 2}, Problem(200, 261, 520, Layout.NN, DType.BF16, ldb=264)),
+        ({"CLUSTER_M": 2, "CLUSTER_N": 2, "STORE_C": "threads"}, Problem(200, 261, 520, Layout.NN, DType.BF16, ldb=264)),
         ({"PROMOTE": 128, "SPLIT_K": 2}, Problem(200, 264, 528, Layout.NT, DType.E4M3)),
         ({"SPLIT_K": 8}, Problem(200, 264, 1040, Layout.NT, DType.I8)),
         ({"PDL": "late"}, PROBLEM.with_epilogue(Epilogue("gelu(acc + bias[n])"))),
