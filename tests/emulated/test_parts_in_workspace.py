@@ -38,7 +38,10 @@ def config(**changes: Value) -> Config:
         ({}, PROBLEM),
         (WALKING, PROBLEM),
         (SWAPPED | {"C_BUFFERS": 2, "SPLIT_K": 2}, PROBLEM),
-        ({"CLUSTER_M": 2, "CLUSTER_N": 2, "STORE_C": "threads"}, Problem(200, 261, 520, Layout.NN, DType.BF16, ldb=264)),
+        (
+            {"CLUSTER_M": 2, "CLUSTER_N": 2, "STORE_C": "threads"},
+            Problem(200, 261, 520, Layout.NN, DType.BF16, ldb=264),
+        ),
         ({"PROMOTE": 128, "SPLIT_K": 2}, Problem(200, 264, 528, Layout.NT, DType.E4M3)),
         ({"SPLIT_K": 8}, Problem(200, 264, 1040, Layout.NT, DType.I8)),
         ({"PDL": "late"}, PROBLEM.with_epilogue(Epilogue("gelu(acc + bias[n])"))),

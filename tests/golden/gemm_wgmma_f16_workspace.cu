@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=128 BN=128 WM=64 WN=128 STAGES=6 SCHEDULE=cooperative CLUSTER_M=2
-// CLUSTER_N=1 SPLIT_K=4 PARTIALS=workspace BOX_M=64 C_BUFFERS=1 GROUP_M=1 BLOCKS=0 EPILOGUE=after
-// K_ORDER=forward SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=threads
+// CLUSTER_N=1 SPLIT_K=4 PARTIALS=workspace BOX_M=64 C_BUFFERS=2 GROUP_M=1 BLOCKS=0 EPILOGUE=after
+// K_ORDER=forward SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=tma
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B f16, C f16, accumulators FP32.
@@ -9,9 +9,9 @@
 // TMA loads k tiles of A and B into stages in shared memory; warpgroups multiply them.
 //
 // Valid for:
-//   M, N, K: any
+//   M, K: any; N: multiples of 8, since TMA writes C in chunks of 16 bytes
 //   A, B: aligned to 16 bytes, lda and ldb multiples of 8
-//   C: any leading dimension
+//   C: aligned to 16 bytes, ldc a multiple of 8
 
 // Instructions of Hopper alone, which the plain target sm_90 does not have.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -35,7 +35,7 @@ constexpr int SPLIT_K = 4;
 constexpr int CLUSTER_M = 2;
 // Boxes of C, 64 rows of 128 bytes, that a warpgroup fills while TMA writes others.
 constexpr int BOX_M = 64;
-constexpr int C_BUFFERS = 1;
+constexpr int C_BUFFERS = 2;
 
 constexpr int WARPGROUP = 128;
 constexpr int CONSUMERS = (BM / WM) * (BN / WN);
@@ -243,6 +243,31 @@ __device__ __forceinline__ void copy_tile_to_ranks(void* shared, const TensorMap
         "h"((unsigned short)ranks)
         : "memory");
 }
+
+// Starts to write a box from shared memory, without what lies outside the matrix. Threads that
+// filled it have called fence_before_bulk_copies() and a barrier before.
+__device__ __forceinline__ void store_tile(const void* shared, const TensorMap& map, int column,
+                                           int row) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, { %1, %2 }], [%3];" ::"l"(
+            &map),
+        "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(shared))
+        : "memory");
+}
+
+// Called by the thread that started them: stores since the last call are one group.
+__device__ __forceinline__ void commit_tile_stores() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Waits until all but the last `num_left` groups of this thread (a constant) have read shared
+// memory, which may then be filled again.
+#define wait_for_tile_reads(num_left) \
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(num_left) : "memory")
+
+// Waits until they have written C as well.
+#define wait_for_tile_stores(num_left) \
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(num_left) : "memory")
 
 // Where an operand begins in shared memory: rows of 128 bytes, their 16-byte chunks swizzled by
 // row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
@@ -474,10 +499,10 @@ __device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n
     return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
 }
 
-// C, of which M x N elements exist.
+// C, of which M x N elements exist. TMA writes it; old values are read from here.
 struct Output {
     int M, N;
-    Result* C;
+    const Result* C;
     int ldc;
     Epilogue with;
 
@@ -521,51 +546,19 @@ __device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int
     }
 }
 
-// The bits of an element of a box, whose 16-byte chunks are swizzled.
-__device__ __forceinline__ unsigned element_of_box(const unsigned char* box, int row, int column) {
-    const int chunk = (column / 8) ^ row % 8;
-    return *(const unsigned short*)(box + row * 128 + chunk * 16 + column % 8 * 2);
-}
-
-// Writes a row of a box to C, as far as C has columns: each lane two elements at once, beginning
-// with the first that is at an even place in memory.
-__device__ __forceinline__ void write_row(const unsigned char* box, int row, int columns,
-                                          Result* to) {
-    const int lane = threadIdx.x % 32;
-    const int first = (int)((unsigned long long)to / sizeof(Result) % 2);
-    const int at = first + 2 * lane;
-    if (at + 1 < columns) {
-        const unsigned high = element_of_box(box, row, at + 1);
-        *(unsigned*)(to + at) = element_of_box(box, row, at) | high << 16;
-    } else if (at < columns) {
-        to[at] = (Result)element_of_box(box, row, at);
-    }
-    if (first == 1 && lane == 0) {
-        to[0] = (Result)element_of_box(box, row, 0);
-    }
-}
-
-// Writes a box of so many rows to C's row m0 and column n0, a row with each of the warps.
-__device__ __forceinline__ void write_box(const unsigned char* box, int rows, int warp, int warps,
-                                          const Output& output, int m0, int n0) {
-    const int columns = min(output.N - n0, BOX_N);
-    if (columns <= 0) {
-        return;
-    }
-    for (int row = warp; row < min(rows, output.M - m0); row += warps) {
-        write_row(box, row, columns, output.C + (long long)(m0 + row) * output.ldc + n0);
-    }
-}
-
 // What a thread has of a box: its elements of C, two in a word.
 constexpr int IN_BOX = BOX_N / 4;
 
-// Writes a box of a warpgroup, in the order of C's rows.
-__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const Output& output,
+// Writes a box of a warpgroup. TMA undoes the swizzle of a box's 16-byte chunks as it writes them,
+// and leaves out what is outside C.
+__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const TensorMap& map_c,
                                           int warpgroup, int m0, int n0, const unsigned* words) {
     const int thread = threadIdx.x % WARPGROUP;
     const int warp = thread / 32;
     const int lane = thread % 32;
+    if (thread == 0) {
+        wait_for_tile_reads(C_BUFFERS - 1);
+    }
     named_barrier_sync(1 + warpgroup, WARPGROUP);
     unsigned char* const box = boxes + buffer * BOX_BYTES;
     #pragma unroll
@@ -575,13 +568,17 @@ __device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, cons
         const int chunk = (at / 2 + lane / 16) ^ lane % 8;
         store_matrices(box + row * 128 + chunk * 16, four);
     }
+    fence_before_bulk_copies();
     named_barrier_sync(1 + warpgroup, WARPGROUP);
-    write_box(box, BOX_M, warp, 4, output, m0, n0);
+    if (thread == 0) {
+        store_tile(box, map_c, n0, m0);
+        commit_tile_stores();
+    }
 }
 
 // Writes a warpgroup's tile, box by box.
-__device__ __forceinline__ void store_accum(unsigned char* boxes, int warpgroup, int m0, int n0,
-                                            const Output& output,
+__device__ __forceinline__ void store_accum(unsigned char* boxes, const TensorMap& map_c,
+                                            int warpgroup, int m0, int n0, const Output& output,
                                             float (&accum)[ROW_TILES][NUM_ACCUM]) {
     if (!output.with.is_identity()) {
         apply_epilogue(output, m0, n0, accum);
@@ -597,7 +594,7 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, int warpgroup,
             for (int at = 0; at < IN_BOX; ++at) {
                 words[at] = f16_pair(elements[2 * at], elements[2 * at + 1]);
             }
-            store_box(boxes, buffer, output, warpgroup, m0 + 64 * i, n0 + n, words);
+            store_box(boxes, buffer, map_c, warpgroup, m0 + 64 * i, n0 + n, words);
             buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
         }
     }
@@ -693,7 +690,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     gemm_kernel(int M, int N, int K, float alpha, const Element* __restrict__ A, int lda,
                 const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C, int ldc,
                 float* workspace, const __grid_constant__ TensorMap map_a,
-                const __grid_constant__ TensorMap map_b) {
+                const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_c) {
     extern __shared__ __align__(1024) unsigned char shared[];
     unsigned char* const boxes = shared + STAGES * STAGE_BYTES;
     unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
@@ -706,6 +703,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     if (threadIdx.x == CONSUMERS * WARPGROUP) {
         prefetch_tensor_map(map_a);
         prefetch_tensor_map(map_b);
+        prefetch_tensor_map(map_c);
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier_init(pipeline.full + stage, 1);
             // One arrival for each warp that releases it.
@@ -766,8 +764,11 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
             if (!add_up(workspace, own_tile, num_tiles, place.part, warpgroup, arrived, accum)) {
                 continue;
             }
-            store_accum(boxes + warpgroup * C_BYTES, warpgroup, place.m0 + row, place.n0 + column,
-                        output, accum);
+            store_accum(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0 + row,
+                        place.n0 + column, output, accum);
+        }
+        if (threadIdx.x % WARPGROUP == 0) {
+            wait_for_tile_reads(0);
         }
     }
 

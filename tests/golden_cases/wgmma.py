@@ -254,7 +254,7 @@ CASES = (
         "f16_workspace",
         Problem(512, 1024, 8192, Layout.NN, DType.F16),
         {"BM": 128, "BN": 128, "WM": 64, "WN": 128, "STAGES": 6, "CLUSTER_M": 2, "SPLIT_K": 4}
-        | {"PARTIALS": "workspace", "STORE_C": "threads", "C_BUFFERS": 1, "GROUP_M": 1}
+        | {"PARTIALS": "workspace", "C_BUFFERS": 2, "GROUP_M": 1}
         | {"BLOCKS": 0, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
