@@ -88,7 +88,7 @@ def test_a_kernel_is_right(
     "edit",
     [
         ("other < SPLIT_K; ++other", "other < SPLIT_K - 1; ++other"),
-        ("!= SPLIT_K - 1", "!= SPLIT_K - 2"),
+        ("!= SPLIT_K - 1", "!= 0"),
         ("*counter = 0;", ""),
         ("(part * FOURS + at)", "(0 * FOURS + at)"),
     ],
