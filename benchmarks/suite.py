@@ -6,7 +6,7 @@
     ... suite.py --without-seeds --out OUT                       no config that ships is tried first
     ... suite.py --dtype bf16 --out OUT
     ... suite.py --emulation --out OUT
-    ... suite.py --suite layers --dtype bf16 --layouts nt --l2 rotate --out OUT    decoding
+    ... suite.py --suite layers --dtype bf16 --layouts nt --l2 rotate --out OUT    models' layers
     ... suite.py --suite any-size --dtype bf16 --layouts nn,nt --out OUT    no size of 128s
     ... suite.py --suite cube --dtype f16 --out OUT              100 of the public 1000 shapes
     ... suite.py --suite layouts --dtype tf32 --layouts nn,nt,tn,tt --out OUT
@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 from small_copies import copies_us
-from suite_shapes import NAMED, Suite, shape_of, suite_of
+from suite_shapes import MOST_FEW_BYTES, NAMED, Suite, shape_of, suite_of
 from suite_shown import draw as draw_results
 from suite_shown import line, moved_bytes, table
 from suite_tables import Table, gpu_label, rounds_of, row_of
@@ -271,10 +271,11 @@ def tables_of(suite: Suite, opened: Opened, commit: str, out: str) -> dict[Layou
         "law": suite.law,
         "settings": suite.settings,
     }
-    if suite.counts_bytes and compiler is not None:
+    if suite.of_few_rows and compiler is not None:
         head["copy_gb_s"] = cast("GpuTarget", target).ceilings(compiler).copy_gb_s
-        moved = {moved_bytes(shape_of(one), one.dtype.label) for one in suite.problems}
-        head["copies_us"] = {str(one): took for one, took in copies_us(moved).items()}
+        moved = {moved_bytes(shape_of(one), one.dtype.label) for one in suite.of_few_rows}
+        few = copies_us(one for one in moved if one <= MOST_FEW_BYTES)
+        head["copies_us"] = {str(one): took for one, took in few.items()}
     layouts = dict.fromkeys(problem.layout for problem in suite.problems)
     return {
         layout: Table(

@@ -32,11 +32,19 @@ ANY_SIZE_SHAPES = (
     *("1000", "1500", "3000", "5000", "1023", "4095"),
     *("777x3072x768", "2500x1000x3000"),
 )
-# Few rows of the linear layers of Llama-3-8B (output, qkv, gate and up, down).
-LAYERS = tuple(
-    f"{m}x{layer}"
-    for layer in ("4096x4096", "6144x4096", "28672x4096", "4096x14336")
-    for m in (1, 2, 4, 8, 16, 32, 64)
+# (N, K) of linear layers: of Llama-3-8B (qkv, output, gate and up, down), of Llama-3-70B, of
+# Qwen3-8B what is not Llama's, of DeepSeek-V3 (q_a with kv_a, q_b, kv_b, output, gate and up,
+# down).
+MODEL_LAYERS = (
+    *("6144x4096", "4096x4096", "28672x4096", "4096x14336"),
+    *("10240x8192", "8192x8192", "57344x8192", "8192x28672"),
+    *("24576x4096", "4096x12288"),
+    *("2112x7168", "24576x1536", "32768x512", "7168x16384", "36864x7168", "7168x18432"),
+)
+LAYER_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048, 8192)
+LAYERS_LAW = (
+    "1 to 8192 rows of 16 linear layers of Llama-3-8B and -70B, Qwen3-8B and DeepSeek-V3, in "
+    "shuffled order, so that a part of them is no special one"
 )
 # Small squares, many in a launch.
 BATCHED_SHAPES = (
@@ -106,8 +114,10 @@ SCALED_DECODE = tuple(
     for layer in ("7168x16384", "24576x1536", "7168x2048", "2112x7168")
     for m in (1, 8, 16)
 )
-# Up to so many rows a table shows the share of a memory copy.
+# Up to so many rows a table shows the share of a memory copy; up to so many bytes, that of a copy
+# of as few, too.
 MOST_FEW_ROWS = 64
+MOST_FEW_BYTES = 128 << 20
 
 
 def cube_shapes(seed: int = 1) -> tuple[str, ...]:
@@ -121,9 +131,16 @@ def cube_shapes(seed: int = 1) -> tuple[str, ...]:
     return tuple(drawn)
 
 
+def layer_shapes(seed: int = 1) -> tuple[str, ...]:
+    """Return all rows of all layers in the order of a seed."""
+    shapes = [f"{m}x{layer}" for layer in MODEL_LAYERS for m in LAYER_ROWS]
+    random.Random(seed).shuffle(shapes)
+    return tuple(shapes)
+
+
 # Shapes and the name of the files, in which KIND is the element type.
 NAMED: dict[str, tuple[str, Sequence[str]]] = {
-    "layers": ("layers_KIND", LAYERS),
+    "layers": ("layers_KIND", layer_shapes()),
     "cube": ("cube_KIND_LAYOUT", cube_shapes()),
     "any-size": ("any_size_KIND_LAYOUT", ANY_SIZE_SHAPES),
     "layouts": ("KIND_layouts_LAYOUT", ("1024", "2048", "4096", "8192")),
@@ -137,6 +154,8 @@ NAMED: dict[str, tuple[str, Sequence[str]]] = {
     "block-scales-all": ("block_scales_all_KIND_LAYOUT", ALL_SCALED),
     "block-scales-decode": ("block_scales_decode_KIND_LAYOUT", SCALED_DECODE),
 }
+# How the shapes of a name were chosen.
+LAWS = {"cube": CUBE_LAW, "layers": LAYERS_LAW}
 # The epilogue that belongs to a name.
 EPILOGUES = {
     "swiglu": SWIGLU,
@@ -216,9 +235,13 @@ class Suite:
     law: str = ""
 
     @property
-    def counts_bytes(self) -> bool:
-        """Whether the memory's speed is what counts: few rows of each problem, or each group."""
-        return all(rows_of_each(problem) <= MOST_FEW_ROWS for problem in self.problems)
+    def of_few_rows(self) -> list[Problem]:
+        """Those where the memory's speed is what counts: few rows of each problem, or group, that
+        find nothing in L2.
+        """
+        if self.options.l2 is CacheState.WARM:
+            return []
+        return [one for one in self.problems if rows_of_each(one) <= MOST_FEW_ROWS]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -246,7 +269,7 @@ def suite_of(options: Mapping[str, Any]) -> Suite:
     if options["suite"]:
         name, shapes = NAMED[options["suite"]]
         name, shapes = name.replace("KIND", kind), own or shapes
-        law = CUBE_LAW if options["suite"] == "cube" else ""
+        law = LAWS.get(options["suite"], "")
     if options["unseen"]:
         shapes = unseen_shapes(options["unseen"], options["seed"])
         law = f"{options['unseen']} shapes of seed {options['seed']}: {LAW}"

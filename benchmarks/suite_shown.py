@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from suite_shapes import problem_of
+from suite_shapes import MOST_FEW_ROWS, problem_of, rows_of_each
 
 from autogemm.catalogue.palette import LIGHT, THEMES, Palette
 from autogemm.model.dtypes import DType
@@ -93,6 +93,8 @@ def _summary(results: Mapping[str, Any]) -> Iterator[str]:
             "GB/s; small: one of as many bytes"
         )
         for row in results["rows"]:
+            if rows_of_each(problem_of(row["shape"])) > MOST_FEW_ROWS:
+                continue
             yield _bytes_line(row, results["copy_gb_s"], results.get("copies_us", {}))
     if results["not_measured"]:
         yield f"not measured yet: {' '.join(results['not_measured'])}"
