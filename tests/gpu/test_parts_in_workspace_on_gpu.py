@@ -1,8 +1,8 @@
 """Parts of tiles of gemm_wgmma that are added up through the workspace, on a GPU of compute
 capability 9.0.
 
-Parts that are added before all of them are there are seen by the emulator's tests alone: on a GPU they
-arrive within the time that an atomic operation takes.
+Parts that are added before all of them are there are seen by the emulator's tests alone: on a GPU
+they arrive within the time that an atomic operation takes.
 """
 
 from dataclasses import replace
