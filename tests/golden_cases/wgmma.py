@@ -251,6 +251,22 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "bf16_odd_width",
+        Problem(512, 7168, 16384, Layout.NT, DType.BF16),
+        {"BM": 128, "BN": 224, "WM": 64, "WN": 224, "STAGES": 4, "GROUP_M": 4}
+        | {"BLOCKS": 0, "EPILOGUE": "after", "BOX_M": 16, "C_BUFFERS": 2},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "i8_odd_width_by_threads",
+        Problem(2048, 1278, 1024, Layout.NT, DType.I8),
+        {"BM": 128, "BN": 80, "WM": 128, "WN": 80, "SCHEDULE": "pingpong", "STAGES": 7, "BOX_M": 64}
+        | {"GROUP_M": 1, "BLOCKS": 132, "EPILOGUE": "after", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "f16_workspace",
         Problem(512, 1024, 8192, Layout.NN, DType.F16),
         {"BM": 128, "BN": 128, "WM": 64, "WN": 128, "STAGES": 6, "CLUSTER_M": 2, "SPLIT_K": 4}

@@ -1,0 +1,557 @@
+// autogemm, family gemm_wgmma: BM=128 BN=80 WM=128 WN=80 STAGES=7 SCHEDULE=pingpong CLUSTER_M=1
+// CLUSTER_N=1 SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=1 BLOCKS=132 EPILOGUE=after K_ORDER=forward
+// SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=threads
+
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
+// A and B i8, C i32, accumulators 32-bit integers.
+// Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
+//
+// TMA loads k tiles of A and B into stages in shared memory; warpgroups multiply them.
+//
+// Valid for:
+//   M, N, K: any
+//   A, B: aligned to 16 bytes, lda and ldb multiples of 16
+//   C: any leading dimension
+
+// Instructions of Hopper alone, which the plain target sm_90 does not have.
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
+#endif
+
+// a i8.
+using Element = signed char;
+using Result = int;
+
+// Tile of C owned by one thread block, and by one warpgroup (four warps): all of it, in turns.
+constexpr int BM = 128;
+constexpr int BN = 80;
+constexpr int WM = 128;
+constexpr int WN = 80;
+// Stages: k tiles of A and B that are in flight or in use.
+constexpr int STAGES = 7;
+// Boxes of C, 64 rows of 128 bytes, that a warpgroup fills while TMA writes others.
+constexpr int BOX_M = 64;
+constexpr int C_BUFFERS = 2;
+
+constexpr int WARPGROUP = 128;
+constexpr int CONSUMERS = 2;
+constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
+// Depth of a k tile: 128 bytes of a stored row, or as many rows of an operand stored across k.
+constexpr int BK = 128 / sizeof(Element);
+// Depth of one instruction.
+constexpr int STEP = 32 / sizeof(Element);
+constexpr int A_BYTES = BM * 128;
+constexpr int STAGE_BYTES = (BM + BN) * 128;
+// An instruction makes 64 rows and all columns of a warpgroup, a thread NUM_ACCUM elements of them.
+constexpr int ROW_TILES = WM / 64;
+constexpr int NUM_ACCUM = WN / 2;
+constexpr int BOX_N = 128 / sizeof(Result);
+constexpr int BOX_BYTES = BOX_M * 128;
+// All boxes of a warpgroup.
+constexpr int C_BYTES = C_BUFFERS * 64 * 128;
+
+// The number of this thread's warp. A shuffle tells the compiler that it is the same in all lanes:
+// what is computed from it, such as addresses of products and copies, stays in uniform registers,
+// from which their instructions take it.
+__device__ __forceinline__ int warp_number() {
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+}
+
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// True in one thread of a warp, always the same; executed by all of them. If a comparison of thread
+// numbers chose the thread that copies, the compiler would make a loop over threads of each copy.
+__device__ __forceinline__ bool is_elected() {
+    unsigned elected;
+    asm volatile(
+        "{\n"
+        ".reg .pred elected;\n"
+        "elect.sync _|elected, 0xffffffff;\n"
+        "selp.u32 %0, 1, 0, elected;\n"
+        "}"
+        : "=r"(elected));
+    return elected != 0;
+}
+
+// A barrier in shared memory, for num_arrivals arrivals in each phase.
+__device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(num_arrivals)
+                 : "memory");
+}
+
+// Called by the thread that initialised, before a barrier: bulk copies and other blocks see it.
+__device__ __forceinline__ void mbarrier_fence_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Orders what this thread and those before it stored or read before bulk copies that follow.
+__device__ __forceinline__ void fence_before_bulk_copies() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Arrives: threads that wait for this phase see what came before.
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long* mbarrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier))
+                 : "memory");
+}
+
+// Arrives, and keeps the phase from ending before bulk copies have brought num_bytes.
+__device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier,
+                                                       unsigned num_bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(num_bytes)
+                 : "memory");
+}
+
+// Waits for the end of the phase of that parity; the first phase has parity 0.
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsigned parity) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(mbarrier);
+    unsigned done;
+    do {
+        asm volatile(
+            "{\n"
+            ".reg .pred done;\n"
+            "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, done;\n"
+            "}"
+            : "=r"(done)
+            : "r"(address), "r"(parity)
+            : "memory");
+    } while (done == 0);
+}
+
+// A barrier for num_threads of the block, a multiple of 32. Numbers go from 1 to 15.
+__device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
+}
+
+// Counts this thread as arrived without waiting for the others.
+__device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
+    asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
+}
+
+// A matrix as the driver describes it to TMA; passed as `const __grid_constant__ TensorMap`.
+struct __align__(64) TensorMap {
+    unsigned long long words[16];
+};
+
+// Prefetches the map before its first use.
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Starts a copy of the map's box, its first element in that column and row; what lies outside the
+// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
+// box, ends when they have come.
+__device__ __forceinline__ void copy_tile(void* shared, const TensorMap& map, int column, int row,
+                                          unsigned long long* mbarrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, { %2, %3 }], [%4];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+        "l"(&map), "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+        : "memory");
+}
+
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte chunks swizzled by
+// row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
+// stride_bytes apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one
+// k, eight k are stride_bytes apart, the next 64 elements leading_bytes. Add bytes >> 4 to move it.
+__device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared,
+                                                                    unsigned leading_bytes,
+                                                                    unsigned stride_bytes) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    return (unsigned long long)(address >> 4 & 0x3fffu) |
+           (unsigned long long)(leading_bytes >> 4) << 16 |
+           (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
+}
+
+// Called before the first product that reads registers which this thread wrote.
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+// Products started since the last call are one group.
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Wait until all groups are done, or all but the last.
+__device__ __forceinline__ void wgmma_wait_0() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_wait_1() {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
+// Called behind a wait: the compiler must not read these accumulators earlier.
+__device__ __forceinline__ void keep_in_place(int (&accum)[40]) {
+    #pragma unroll
+    for (int i = 0; i < 40; ++i) {
+        asm volatile("" : "+r"(accum[i])::"memory");
+    }
+}
+
+// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
+//   a: 64 x 32, stored along k
+//   b: 32 x 80, stored along k
+//   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
+__device__ __forceinline__ void wgmma_i8_kk(int (&d)[40], unsigned long long a,
+                                            unsigned long long b, unsigned accumulate) {
+    // clang-format off
+    asm volatile(
+        "{\n"
+        ".reg .pred accumulate;\n"
+        "setp.ne.b32 accumulate, %42, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n80k32.s32.s8.s8 "
+        "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39 }, "
+        "%40, %41, accumulate;\n"
+        "}"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]),
+          "+r"(d[6]), "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]),
+          "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15]), "+r"(d[16]), "+r"(d[17]),
+          "+r"(d[18]), "+r"(d[19]), "+r"(d[20]), "+r"(d[21]), "+r"(d[22]), "+r"(d[23]),
+          "+r"(d[24]), "+r"(d[25]), "+r"(d[26]), "+r"(d[27]), "+r"(d[28]), "+r"(d[29]),
+          "+r"(d[30]), "+r"(d[31]), "+r"(d[32]), "+r"(d[33]), "+r"(d[34]), "+r"(d[35]),
+          "+r"(d[36]), "+r"(d[37]), "+r"(d[38]), "+r"(d[39])
+        : "l"(a), "l"(b), "r"(accumulate));
+    // clang-format on
+}
+
+// Release registers to other warpgroups, or take what they released (setmaxnreg); executed by all
+// threads of a warpgroup.
+__device__ __forceinline__ void give_up_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+}
+
+__device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// Stages in shared memory, each with room for a k tile of A and one of B. A stage is full when TMA
+// has brought their bytes, and empty when all warps that multiply have released it.
+struct Pipeline {
+    unsigned char* stages;
+    unsigned long long* full;
+    unsigned long long* empty;
+    // The next stage, and the parity of its phase: how often all stages have been used.
+    int stage = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ unsigned char* k_tile_a() const {
+        return stages + stage * STAGE_BYTES;
+    }
+
+    __device__ __forceinline__ unsigned char* k_tile_b() const {
+        return k_tile_a() + A_BYTES;
+    }
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+
+    __device__ __forceinline__ void skip(int num_k_tiles) {
+        parity ^= (stage + num_k_tiles) / STAGES % 2;
+        stage = (stage + num_k_tiles) % STAGES;
+    }
+
+    // Called by each warp when its products with that stage are done.
+    __device__ __forceinline__ void release(int used) const {
+        const int lane = threadIdx.x % 32;
+        if (lane == 0) {
+            mbarrier_arrive(empty + used);
+        }
+    }
+};
+
+// A block's tile: where in C it begins.
+struct Place {
+    int m0, n0;
+};
+
+// The tiles of C, by their number.
+struct Tiles {
+    unsigned rows, columns;
+
+    __device__ __forceinline__ int count() const {
+        return (int)(rows * columns);
+    }
+
+    // Row by row.
+    __device__ __forceinline__ Place place(unsigned index) const {
+        const int row = index / columns;
+        const int column = index % columns;
+        const int m0 = row * BM;
+        const int n0 = column * BN;
+        return {m0, n0};
+    }
+};
+
+// Loads rows m0 to m0 + BM of A, 128 bytes wide.
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const TensorMap& map, int m0, int k0,
+                                       unsigned long long* full) {
+    copy_tile(k_tile, map, k0, m0, full);
+}
+
+// Loads rows n0 to n0 + BN of B, 128 bytes wide.
+__device__ __forceinline__ void load_b(unsigned char* k_tile, const TensorMap& map, int n0, int k0,
+                                       unsigned long long* full) {
+    copy_tile(k_tile, map, k0, n0, full);
+}
+
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+
+    // Whether C is made of accumulators as they are.
+    __device__ __forceinline__ bool is_identity() const {
+        return alpha == 1.0f && beta == 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0). Callers see to it
+// that alpha is 1 and beta 0 or 1.
+__device__ __forceinline__ int epilogue(int accum, int old_c, int m, int n, const Epilogue& with) {
+    return with.reads_c() ? accum + old_c : accum;
+}
+
+// C, of which M x N elements exist.
+struct Output {
+    int M, N;
+    Result* C;
+    int ldc;
+    Epilogue with;
+
+    // The element of C that an accumulator becomes. Outside C, where nothing is written, it may be
+    // any value, and the epilogue still gets a row and a column of C.
+    __device__ __forceinline__ int element(int accum, int m, int n) const {
+        int old_c = 0;
+        if (with.reads_c() && m < M && n < N) {
+            old_c = C[(long long)m * ldc + n];
+        }
+        return epilogue(accum, old_c, min(m, M - 1), min(n, N - 1), with);
+    }
+};
+
+// Accumulators become elements of C, STEP_ACCUM of a thread at a time. They are always the first
+// ones: behind each step all move down, so that this code, which few need, is there once and not
+// for each register; the last step leaves all where they were.
+__device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int n0,
+                                               int (&accum)[ROW_TILES][NUM_ACCUM]) {
+    constexpr int STEP_ACCUM = 4;
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll 1
+        for (int first = 0; first < NUM_ACCUM; first += STEP_ACCUM) {
+            int elements[STEP_ACCUM];
+            #pragma unroll
+            for (int at = 0; at < STEP_ACCUM; ++at) {
+                const int m = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
+                const int n = n0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
+                elements[at] = output.element(accum[i][at], m, n);
+            }
+            #pragma unroll
+            for (int at = 0; at < NUM_ACCUM; ++at) {
+                accum[i][at] = at + STEP_ACCUM < NUM_ACCUM
+                                   ? accum[i][(at + STEP_ACCUM) % NUM_ACCUM]
+                                   : elements[(at + STEP_ACCUM) % NUM_ACCUM];
+            }
+        }
+    }
+}
+
+// Writes a row of a box, whose 16-byte chunks are swizzled, to C, as far as C has columns.
+__device__ __forceinline__ void write_row(const unsigned char* box, int row, int columns,
+                                          Result* to) {
+    const int lane = threadIdx.x % 32;
+    const int chunk = (lane / 4) ^ row % 8;
+    if (lane < columns) {
+        to[lane] = *(const int*)(box + row * 128 + chunk * 16 + lane % 4 * 4);
+    }
+}
+
+// Writes a box of so many rows to C's row m0 and column n0, a row with each of the warps.
+__device__ __forceinline__ void write_box(const unsigned char* box, int rows, int warp, int warps,
+                                          const Output& output, int m0, int n0) {
+    const int columns = min(output.N - n0, BOX_N);
+    if (columns <= 0) {
+        return;
+    }
+    for (int row = warp; row < min(rows, output.M - m0); row += warps) {
+        write_row(box, row, columns, output.C + (long long)(m0 + row) * output.ldc + n0);
+    }
+}
+
+// What a thread has of a box: elements of C.
+constexpr int IN_BOX = BOX_N / 2;
+
+// Writes a box of a warpgroup, in the order of C's rows.
+__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const Output& output,
+                                          int warpgroup, int m0, int n0, const int* elements) {
+    const int thread = threadIdx.x % WARPGROUP;
+    const int warp = thread / 32;
+    const int lane = thread % 32;
+    named_barrier_sync(1 + warpgroup, WARPGROUP);
+    unsigned char* const box = boxes + buffer * BOX_BYTES;
+    #pragma unroll
+    for (int at = 0; at < IN_BOX; at += 2) {
+        const int row = 16 * warp + lane / 4 + at / 2 % 2 * 8;
+        const int chunk = (at / 4 * 2 + lane % 4 / 2) ^ row % 8;
+        int* const two = (int*)(box + row * 128 + chunk * 16 + lane % 2 * 8);
+        *(int2*)two = make_int2(elements[at], elements[at + 1]);
+    }
+    named_barrier_sync(1 + warpgroup, WARPGROUP);
+    write_box(box, BOX_M, warp, 4, output, m0, n0);
+}
+
+// Boxes that lie beside each other in a tile, and one more for each row tile, which ends where the
+// tile does.
+constexpr int WHOLE_BOXES = ROW_TILES * (WN / BOX_N);
+constexpr int BOXES = WHOLE_BOXES + ROW_TILES;
+
+// Writes a warpgroup's tile, box by box. What the last ones have in common with others is written
+// twice, alike; not before it has been written once.
+__device__ __forceinline__ void store_accum(unsigned char* boxes, int warpgroup, int m0, int n0,
+                                            const Output& output,
+                                            int (&accum)[ROW_TILES][NUM_ACCUM]) {
+    if (!output.with.is_identity()) {
+        apply_epilogue(output, m0, n0, accum);
+    }
+    int buffer = 0;
+    #pragma unroll
+    for (int box = 0; box < BOXES; ++box) {
+        const int i = box < WHOLE_BOXES ? box / (WN / BOX_N) : box - WHOLE_BOXES;
+        const int n = box < WHOLE_BOXES ? box % (WN / BOX_N) * BOX_N : WN - BOX_N;
+        const int* const elements = &accum[i][n / 2];
+        store_box(boxes, buffer, output, warpgroup, m0 + 64 * i, n0 + n, elements);
+        buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
+    }
+}
+
+// accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles.
+__device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
+                                              int column, unsigned long long* next_turn,
+                                              int (&accum)[ROW_TILES][NUM_ACCUM]) {
+    int before = 0;
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+        mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+        const unsigned long long a =
+            matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
+        const unsigned long long b =
+            matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+        wgmma_fence();
+        #pragma unroll
+        for (int step = 0; step < BK / STEP; ++step) {
+            #pragma unroll
+            for (int i = 0; i < ROW_TILES; ++i) {
+                const int in_a = i * 64 * 128 + step * 32;
+                const int in_b = step * 32;
+                wgmma_i8_kk(accum[i], a + (in_a >> 4), b + (in_b >> 4), k_tile > 0 || step > 0);
+            }
+        }
+        wgmma_commit();
+        // Products with this k tile are under way while the next one is waited for.
+        if (k_tile > 0) {
+            wgmma_wait_1();
+            pipeline.release(before);
+        }
+        before = pipeline.stage;
+        pipeline.advance();
+    }
+    mbarrier_arrive(next_turn);
+    wgmma_wait_0();
+    pipeline.release(before);
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        keep_in_place(accum[i]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const Element* __restrict__ A, int lda,
+                const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C, int ldc,
+                const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    unsigned char* const boxes = shared + STAGES * STAGE_BYTES;
+    unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
+    Pipeline pipeline = {shared, barriers, barriers + STAGES};
+    unsigned long long* const turns = barriers + 2 * STAGES;
+    const int warp = warp_number();
+    const int warpgroup = warp / 4;
+
+    if (threadIdx.x == CONSUMERS * WARPGROUP) {
+        prefetch_tensor_map(map_a);
+        prefetch_tensor_map(map_b);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(pipeline.full + stage, 1);
+            // One arrival for each warp that releases it.
+            mbarrier_init(pipeline.empty + stage, 4);
+        }
+        mbarrier_init(turns, WARPGROUP);
+        mbarrier_init(turns + 1, WARPGROUP);
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+
+    Tiles tiles;
+    tiles.rows = (M + BM - 1) / BM;
+    tiles.columns = (N + BN - 1) / BN;
+    const int first_tile = (int)blockIdx.x;
+    const int stride = (int)gridDim.x;
+    const int num_k_tiles = (K + BK - 1) / BK;
+
+    const Epilogue with = {alpha, beta};
+    if (warpgroup == CONSUMERS) {
+        // Load: one thread keeps the stages full, across the ends of tiles.
+        give_up_registers();
+        if (warp % 4 == 0 && is_elected()) {
+            for (int tile = first_tile; tile < tiles.count(); tile += stride) {
+                const Place place = tiles.place(tile);
+                for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+                    const int k0 = k_tile * BK;
+                    unsigned long long* const full = pipeline.full + pipeline.stage;
+                    mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
+                    mbarrier_arrive_expect(full, STAGE_BYTES);
+                    load_a(pipeline.k_tile_a(), map_a, place.m0, k0, full);
+                    load_b(pipeline.k_tile_b(), map_b, place.n0, k0, full);
+                    pipeline.advance();
+                }
+            }
+        }
+    } else {
+        take_registers();
+        int accum[ROW_TILES][NUM_ACCUM];
+        // Multiply, then store while the other warpgroup multiplies the next tile.
+        if (warpgroup == 1) {
+            pipeline.skip(num_k_tiles);
+        }
+        unsigned turn = 1 - warpgroup;
+        for (int tile = first_tile + warpgroup * stride; tile < tiles.count(); tile += 2 * stride) {
+            const Place place = tiles.place(tile);
+            const Output output = {M, N, C, ldc, with};
+            mbarrier_wait(turns + warpgroup, turn);
+            turn ^= 1;
+            multiply_tile(pipeline, num_k_tiles, 0, 0, turns + 1 - warpgroup, accum);
+            pipeline.skip(num_k_tiles);
+            store_accum(boxes + warpgroup * C_BYTES, warpgroup, place.m0, place.n0, output, accum);
+        }
+    }
+}

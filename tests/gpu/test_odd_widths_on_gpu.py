@@ -1,0 +1,117 @@
+"""Tiles of gemm_wgmma whose columns boxes do not divide, on a GPU of compute capability 9.0.
+
+That what is written twice is not under way is seen by the emulator's tests alone: it is alike.
+"""
+
+from dataclasses import replace
+
+import pytest
+from gpu_kernels import edited
+
+from autogemm.compile import Compiler
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
+from autogemm.model.kernel import Candidate
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.certificate import Verdict
+from autogemm.model.results.outcome import Status
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda import CudaTarget
+from autogemm.targets.cuda.tools.sanitizer import find_sanitizer
+
+pytestmark = pytest.mark.gpu
+
+TILE: dict[str, Value] = {
+    **{"BM": 256, "BN": 136, "WM": 128, "WN": 136, "STAGES": 4, "SCHEDULE": "cooperative"},
+    **{"CLUSTER_M": 1, "CLUSTER_N": 1, "SPLIT_K": 1, "BOX_M": 16, "C_BUFFERS": 1},
+    **{"GROUP_M": 4, "BLOCKS": 0},
+}
+PINGPONG: dict[str, Value] = {
+    **{"BM": 128, "SCHEDULE": "pingpong", "BN": 152, "WN": 152, "BLOCKS": 132, "STAGES": 5},
+    "PDL": "late",
+}
+PARTS: dict[str, Value] = {"SPLIT_K": 2, "PARTIALS": "workspace"}
+LAYER = Problem(1000, 1512, 2048, Layout.NT, DType.BF16)
+BYTES = replace(LAYER, n=1520, ldc=0, dtype=DType.E4M3)
+GATED = Epilogue("silu(acc[n]) * acc[n + N]")
+
+
+@pytest.fixture(scope="module")
+def target(target: CudaTarget) -> CudaTarget:
+    if target.device.arch != 90:
+        pytest.skip(f"{target.device.name} has no wgmma")
+    return target
+
+
+def candidate(
+    target: CudaTarget,
+    compiler: Compiler,
+    problem: Problem,
+    changes: dict[str, Value],
+    edit: tuple[str, str] = ("", ""),
+) -> Candidate:
+    config = Config.of("gemm_wgmma", TILE | changes)
+    return edited(config, problem, target.device, compiler, edit)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({}, LAYER),
+        ({"BOX_M": 64, "C_BUFFERS": 2, "BN": 160, "WN": 160, "STAGES": 3}, LAYER),
+        (PINGPONG, replace(LAYER, layout=Layout.TT, lda=0, ldb=0)),
+        ({"BM": 128, "BN": 224, "WM": 64, "WN": 224}, replace(LAYER, alpha=0.5, beta=0.5)),
+        ({"CLUSTER_M": 2, "CLUSTER_N": 2, "BN": 112, "WN": 112}, LAYER),
+        ({"BM": 64, "WM": 64, "BN": 192, "WN": 96, "STAGES": 6}, LAYER),
+        ({"STORE_C": "threads"}, replace(LAYER, n=1507, ldc=0)),
+        (PARTS, LAYER),
+        ({"PROMOTE": 128, "WM": 64, "BM": 128}, BYTES),
+        ({"BN": 80, "WN": 80}, replace(BYTES, dtype=DType.I8)),
+        ({"BN": 104, "WN": 104}, replace(LAYER, dtype=DType.TF32)),
+        ({}, LAYER.with_epilogue(Epilogue("gelu(acc + bias[n])"))),
+        ({"BN": 104, "WN": 104, "WM": 64, "BM": 128}, LAYER.with_epilogue(GATED)),
+        ({"STORE_C": "threads"}, replace(LAYER, groups=Groups.parse("7"))),
+        ({}, replace(LAYER, groups=Groups.parse("7"))),
+    ],
+    ids=[
+        *("warps write", "warpgroups write", "pingpong", "C is read", "clusters", "side by side"),
+        *("odd rows of C", "parts", "e4m3", "i8", "tf32", "epilogue", "gated", "groups"),
+        "groups by threads and TMA",
+    ],
+)
+def test_a_kernel_is_right(
+    target: CudaTarget, compiler: Compiler, changes: dict[str, Value], problem: Problem
+) -> None:
+    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
+    outcome = target.measure(candidate(target, compiler, problem, changes), None)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        (": WN - BOX_N;", ": WN - WN % BOX_N;"),
+        ("box < BOXES", "box < WHOLE_BOXES"),
+        (": box - WHOLE_BOXES;", ": 0;"),
+    ],
+    ids=["past the tile", "the last boxes are left out", "the first row tile alone"],
+)
+def test_a_planted_bug_is_caught(
+    target: CudaTarget, compiler: Compiler, edit: tuple[str, str]
+) -> None:
+    target.prepare(LAYER, MeasureOptions(deadline_s=5.0, compares=False))
+    outcome = target.measure(candidate(target, compiler, LAYER, {}, edit), None)
+    assert outcome.status is not Status.OK
+
+
+@pytest.mark.skipif(find_sanitizer() is None, reason="compute-sanitizer is not installed")
+@pytest.mark.parametrize("changes", [{}, PINGPONG], ids=["cooperative", "pingpong"])
+def test_sanitizers_find_nothing(
+    target: CudaTarget, compiler: Compiler, changes: dict[str, Value]
+) -> None:
+    problem = Problem(304, 520, 200, Layout.NT, DType.BF16)
+    small = candidate(target, compiler, problem, changes)
+    checks = target.sanitize(small, problem, 100.0)
+    assert [one.line for one in checks if one.verdict is not Verdict.PASSED] == []
