@@ -162,7 +162,8 @@ def main(dtypes: str, shapes: str, budget: str, commit: str, out: Any) -> None:
     if unknown := set(dtypes.split(",")) - set(INSTRUCTIONS):
         raise click.UsageError(f"no type {min(unknown)!r}; there are {', '.join(INSTRUCTIONS)}")
     name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
-    arguments = shlex.join(["benchmarks/mma_ceiling.py", *sys.argv[1:]])
+    words = ["OUT" if one == out.name else one for one in sys.argv[1:]]
+    arguments = shlex.join(["benchmarks/mma_ceiling.py", *words])
     say(out, f"{name}, {datetime.now(UTC):%Y-%m-%d}, commit {commit}; command: {arguments}")
     say(out, "TFLOP/s of mma.sync alone; of it the kernel's share, and its ratio to cuBLAS\n")
     say(out, f"{'type':>5} {'warp tile':>9} {'warps':>5} {'registers':>9} {'ldmatrix':>9}")

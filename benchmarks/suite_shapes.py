@@ -52,7 +52,8 @@ BATCHED_SHAPES = (
     *("128 batch=4096", "200 batch=300", "256 batch=32", "256 batch=1024", "512 batch=32"),
     *("512 batch=256",),
 )
-# Experts of Qwen3-30B-A3B, Mixtral 8x7B and DeepSeek-V3, up and down; M is all tokens together.
+# Experts of Qwen3-30B-A3B, Mixtral 8x7B and DeepSeek-V3 (64 of them, and all), up and down; M is all
+# tokens together.
 GROUPED_SHAPES = (
     "512x1536x2048 groups=128 zipf=1.1 seed=1",
     "4096x1536x2048 groups=128 zipf=1.1 seed=1",
@@ -63,6 +64,8 @@ GROUPED_SHAPES = (
     "8192x4096x14336 groups=8 zipf=1.1 seed=1",
     "8192x4096x7168 groups=64 zipf=1.1 seed=1",
     "65536x7168x2048 groups=64 uniform",
+    "65536x7168x2048 groups=256 uniform",
+    "32768x4096x7168 groups=256 zipf=1.1 seed=1",
 )
 # Gradients of their weights, layout tn: K is the rows of all tokens together, of which
 # each has several. First fewer rows for each group than a k tile is deep.
