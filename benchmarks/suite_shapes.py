@@ -52,8 +52,8 @@ BATCHED_SHAPES = (
     *("128 batch=4096", "200 batch=300", "256 batch=32", "256 batch=1024", "512 batch=32"),
     *("512 batch=256",),
 )
-# Experts of Qwen3-30B-A3B, Mixtral 8x7B and DeepSeek-V3 (64 of them, and all), up and down; M is all
-# tokens together.
+# Experts of Qwen3-30B-A3B, Mixtral 8x7B and DeepSeek-V3 (64 of them, and all), up and down; M is
+# all tokens together.
 GROUPED_SHAPES = (
     "512x1536x2048 groups=128 zipf=1.1 seed=1",
     "4096x1536x2048 groups=128 zipf=1.1 seed=1",

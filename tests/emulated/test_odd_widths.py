@@ -14,6 +14,7 @@ from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, launch_plan, load_family
+from autogemm.support.errors import KernelCompileError
 
 pytestmark = pytest.mark.emulated
 
@@ -106,3 +107,10 @@ def test_other_kernels_have_whole_boxes(
         load_family("gemm_wgmma"), config(**changes), problem, find_device("h200")
     )
     assert any(reason in str(one) for one in broken)
+
+
+def test_widths_that_no_instruction_has_are_refused(emulator: Emulator) -> None:
+    family, one = load_family("gemm_wgmma"), config(BN=72, WN=72)
+    problem = replace(PROBLEM, dtype=DType.I8, k=144, lda=0, ldb=0)
+    with pytest.raises(KernelCompileError, match="no wgmma has so many columns"):
+        emulator.verify(render(family, one, problem), launch_plan(family, one, problem), problem)

@@ -212,7 +212,12 @@ __forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
 AUTOGEMM_LDMATRIX(load_matrices, kLoad)
 AUTOGEMM_LDMATRIX(load_transposed, kLoadTransposed)
 #undef AUTOGEMM_LDMATRIX
-// Twins of templates/parts/ptx/wgmma.cu.jinja, for any number of columns.
+// Twins of templates/parts/ptx/wgmma.cu.jinja, for any number of columns that instructions have: a
+// multiple of 8 up to 256, of integers above 32 a multiple of 16 (PTX ISA, wgmma.mma_async). A thread
+// has half as many elements.
+#define AUTOGEMM_WGMMA_COLUMNS(count, step)                                                   \
+    static_assert((count) % 4 == 0 && (count) <= 128 && ((count) <= 16 || (count) % (step) == 0), \
+                  "no wgmma has so many columns")
 __forceinline__ unsigned long long matrix_descriptor_128(const void* shared, unsigned leading_bytes,
                                                          unsigned stride_bytes) {
     return autogemm_emulator::matrix_descriptor(shared, leading_bytes, stride_bytes);
@@ -221,6 +226,7 @@ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared, uns
     template <int COUNT>                                                                      \
     __forceinline__ void name(float (&d)[COUNT], unsigned long long a, unsigned long long b,  \
                               unsigned accumulate) {                                          \
+        AUTOGEMM_WGMMA_COLUMNS(COUNT, 4);                                                     \
         using namespace autogemm_emulator;                                                    \
         multiply_warpgroup({TensorElement::element, a, b, a_along_k, b_along_k,               \
                             accumulate != 0, COUNT}, d, nullptr);                             \
@@ -230,6 +236,7 @@ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared, uns
     template <int COUNT>                                                                      \
     __forceinline__ void name(int (&d)[COUNT], unsigned long long a, unsigned long long b,    \
                               unsigned accumulate) {                                          \
+        AUTOGEMM_WGMMA_COLUMNS(COUNT, 8);                                                     \
         using namespace autogemm_emulator;                                                    \
         multiply_warpgroup({TensorElement::element, a, b, true, true, accumulate != 0, COUNT}, \
                            reinterpret_cast<float*>(d), nullptr);                             \
@@ -238,6 +245,7 @@ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared, uns
     template <int COUNT>                                                                      \
     __forceinline__ void name(float (&d)[COUNT], const unsigned (&a)[4], unsigned long long b, \
                               unsigned accumulate) {                                          \
+        AUTOGEMM_WGMMA_COLUMNS(COUNT, 4);                                                     \
         using namespace autogemm_emulator;                                                    \
         multiply_warpgroup({TensorElement::element, 0, b, true, b_along_k, accumulate != 0,   \
                             COUNT}, d, a);                                                    \
@@ -260,6 +268,7 @@ AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rk, kBf16, true)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rm, kBf16, false)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_tf32_rk, kTf32, true)
 #undef AUTOGEMM_WGMMA
+#undef AUTOGEMM_WGMMA_COLUMNS
 #undef AUTOGEMM_WGMMA_INTEGERS
 #undef AUTOGEMM_WGMMA_REGISTERS
 __forceinline__ void wgmma_fence() {
