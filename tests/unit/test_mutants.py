@@ -1,10 +1,13 @@
 """Bugs planted by rules: which lines they change, how they are drawn, what becomes of them."""
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
 from autogemm.catalogue.gpus import find_device
+from autogemm.cli.kernels.run import mutants as command
+from autogemm.cli.output import Form
 from autogemm.codegen import render
 from autogemm.emulator import Emulator
 from autogemm.model.config import Config
@@ -175,3 +178,21 @@ def test_a_caught_mutant_is_run_no_further(count: int) -> None:
     emulator = FakeEmulator("")
     assert {one.fate for one in fates(emulator, Draw(count))} == {Fate.CAUGHT}
     assert emulator.num_runs == count
+
+
+def test_ctrl_c_shows_what_was_judged_until_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = fates(FakeEmulator("\0"), Draw(1))[0]
+    assert one.fate is not Fate.CAUGHT
+
+    def interrupted(*_: object) -> Iterator[MutantResult]:
+        yield one
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run_mutants", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        command.plant(FAMILY, DEVICE, SETS, Draw(40), Form.TABLE)
+    shown = capsys.readouterr().out
+    assert one.mutant.rule in shown
+    assert f"1 {one.fate}" in shown

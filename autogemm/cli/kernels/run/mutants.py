@@ -15,7 +15,7 @@ from autogemm.emulator import Emulator
 from autogemm.model.hardware.device import Device
 from autogemm.model.results.columns import Paths, row_of, under
 from autogemm.space import Family
-from autogemm.verify import CaseSet, Draw, Fate, run_mutants
+from autogemm.verify import CaseSet, Draw, Fate, MutantResult, run_mutants
 
 MUTANT_COLUMNS = ("fate", "rule", "line", "new", "problem", "message", "seconds", "config")
 _MUTANT: Paths = {
@@ -30,13 +30,26 @@ HANGS_S = 20
 
 
 def plant(family: Family, device: Device, sets: Sequence[CaseSet], draw: Draw, form: Form) -> None:
-    """Plant bugs in a family's kernels; print each that survived, and how many were caught."""
+    """Plant bugs in a family's kernels; print each that survived, and how many were caught.
+
+    Ctrl-C ends it early, with those that were judged until then.
+    """
     order = np.random.default_rng(draw.seed).permutation(len(sets))[:MOST_CONFIGS]
     chosen = [sets[index] for index in order]
     # Later runs have no use for executables of wrong kernels.
     with TemporaryDirectory() as folder:
         found = run_mutants(family, device, Emulator(Path(folder), HANGS_S), chosen, draw)
-        results = list(watched(found, draw.count, "mutants"))
+        results: list[MutantResult] = []
+        try:
+            for one in watched(found, draw.count, "mutants"):
+                results.append(one)
+        except KeyboardInterrupt:
+            _show(results, form)
+            raise
+    _show(results, form)
+
+
+def _show(results: Sequence[MutantResult], form: Form) -> None:
     rows = [{**row_of(one, _MUTANT), "config": one.mutant.config.as_dict()} for one in results]
     if form is not Form.TABLE:
         print_rows(rows, MUTANT_COLUMNS, form)
