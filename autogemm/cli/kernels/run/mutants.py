@@ -12,6 +12,8 @@ from autogemm.cli.progress import watched
 from autogemm.cli.prose import say
 from autogemm.cli.table import print_table
 from autogemm.emulator import Emulator
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.results.columns import Paths, row_of, under
 from autogemm.space import Family
@@ -29,16 +31,20 @@ MOST_CONFIGS = 12
 HANGS_S = 20
 
 
+def drawn_kernels(kernels: Sequence[tuple[Config, DType]], seed: int) -> list[tuple[Config, DType]]:
+    """Draw those that mutants are made of, at most MOST_CONFIGS."""
+    order = np.random.default_rng(seed).permutation(len(kernels))[:MOST_CONFIGS]
+    return [kernels[index] for index in order]
+
+
 def plant(family: Family, device: Device, sets: Sequence[CaseSet], draw: Draw, form: Form) -> None:
     """Plant bugs in a family's kernels; print each that survived, and how many were caught.
 
     Ctrl-C ends it early, with those that were judged until then.
     """
-    order = np.random.default_rng(draw.seed).permutation(len(sets))[:MOST_CONFIGS]
-    chosen = [sets[index] for index in order]
     # Later runs have no use for executables of wrong kernels.
     with TemporaryDirectory() as folder:
-        found = run_mutants(family, device, Emulator(Path(folder), HANGS_S), chosen, draw)
+        found = run_mutants(family, device, Emulator(Path(folder), HANGS_S), sets, draw)
         results: list[MutantResult] = []
         try:
             for one in watched(found, draw.count, "mutants"):

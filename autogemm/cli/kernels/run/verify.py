@@ -10,7 +10,7 @@ from typing import Any
 
 from autogemm.cli.kernels.run.certify import certify_kernel, stored_kernel
 from autogemm.cli.kernels.run.lines import show_lines
-from autogemm.cli.kernels.run.mutants import plant
+from autogemm.cli.kernels.run.mutants import drawn_kernels, plant
 from autogemm.cli.lookup import device_facts, family_and_rung
 from autogemm.cli.output import Form, print_rows
 from autogemm.cli.progress import metered
@@ -220,7 +220,9 @@ def _verified_everywhere(
 
 def _plant(command: VerifyCommand, name: str) -> None:
     family, device = load_family(name), device_facts(command.gpu)
-    sets = _sets(command, family, device, verified_by_default(family))
+    kernels = _kernels(command, family, device, verified_by_default(family))
+    # Planning the cases of all takes minutes, and mutants are of a few.
+    sets = _planned(command, family, device, drawn_kernels(kernels, command.seed))
     draw = Draw(command.mutants, command.seed, command.each_s or math.inf)
     plant(family, device, sets, draw, command.form)
 
@@ -229,7 +231,32 @@ def _sets(
     command: VerifyCommand, family: Family, device: Device, seeds: Sequence[Config]
 ) -> list[CaseSet]:
     """Return the edge cases of the configs that the command is about, for each element type."""
+    return _planned(command, family, device, _kernels(command, family, device, seeds))
+
+
+def _kernels(
+    command: VerifyCommand, family: Family, device: Device, seeds: Sequence[Config]
+) -> list[tuple[Config, DType]]:
+    """Return the configs that the command is about, with each element type."""
     narrowed = parse_fix(family, command.fix)
+    return [
+        (config, each)
+        for each in dtypes_of(family, command.dtype)
+        for config in (
+            changed(seeds, narrowed)
+            if command.sample is None
+            else sample_configs(family, device, command.sample, command.seed, narrowed, each)
+        )
+    ]
+
+
+def _planned(
+    command: VerifyCommand,
+    family: Family,
+    device: Device,
+    kernels: Sequence[tuple[Config, DType]],
+) -> list[CaseSet]:
+    """Return the edge cases of configs with an element type each."""
     epilogue = Epilogue.parse(command.epilogue)
     products, groups = command.batch, command.groups
     if groups is not None and not family.takes_groups:
@@ -241,15 +268,7 @@ def _sets(
             return tuple(case.with_products(products) for case in found)
         return found if groups is None else tuple(case.with_groups(groups) for case in found)
 
-    return [
-        CaseSet(config, each, planned(config, each))
-        for each in dtypes_of(family, command.dtype)
-        for config in (
-            changed(seeds, narrowed)
-            if command.sample is None
-            else sample_configs(family, device, command.sample, command.seed, narrowed, each)
-        )
-    ]
+    return [CaseSet(config, dtype, planned(config, dtype)) for config, dtype in kernels]
 
 
 def dtypes_of(family: Family, label: str | None) -> list[DType]:
