@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autogemm.store.connection.places import database_place
     from autogemm.store.opening import open_store, opened_copy
-    from autogemm.store.shipped import shipped_rows, shipped_winners
+    from autogemm.store.shipped import (
+        chosen_winners,
+        environment_of,
+        origin_of,
+        shipped_rows,
+        shipped_winners,
+    )
     from autogemm.store.store import Store
     from autogemm.store.tables.records import (
         BestQuery,
@@ -51,10 +57,13 @@ __all__ = [
     "TrialCopy",
     "TrialRow",
     "Used",
+    "chosen_winners",
     "database_place",
+    "environment_of",
     "is_constant",
     "open_store",
     "opened_copy",
+    "origin_of",
     "shipped_rows",
     "shipped_winners",
 ]
@@ -70,6 +79,9 @@ _HOMES = {
     "is_constant": "autogemm.store.transfer.trials",
     "open_store": "autogemm.store.opening",
     "opened_copy": "autogemm.store.opening",
+    "chosen_winners": "autogemm.store.shipped",
+    "environment_of": "autogemm.store.shipped",
+    "origin_of": "autogemm.store.shipped",
     "shipped_rows": "autogemm.store.shipped",
     "shipped_winners": "autogemm.store.shipped",
 }

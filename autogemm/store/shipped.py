@@ -33,7 +33,9 @@ def shipped_winners(query: BestQuery) -> list[Winner]:
         for one in winners()
         if query.is_about(one.problem, one.config.family)
         and (query.gpu or "").casefold() in one.gpu.casefold()
-        and all(getattr(_environment(one), name).startswith(text) for name, text in query.versions)
+        and all(
+            getattr(environment_of(one), name).startswith(text) for name, text in query.versions
+        )
     ]
 
 
@@ -51,6 +53,18 @@ def shipped_rows(
 
     Raises ExchangeError for a broken file.
     """
+    chosen = chosen_winners(families, query, same_text=same_text)
+    rows = map(_row, chosen)
+    return [row for row in rows if arch is None or row.spec.device.arch // 10 == arch // 10]
+
+
+def chosen_winners(
+    families: Collection[str], query: BestQuery, *, same_text: bool = False
+) -> list[Winner]:
+    """The entries that `shipped_rows` makes rows of.
+
+    Raises ExchangeError for a broken file.
+    """
     chosen: dict[tuple[str, Problem], Winner] = {}
     for one in shipped_winners(query):
         if one.config.family not in families or (same_text and one.text is not TimedText.THIS):
@@ -58,8 +72,7 @@ def shipped_rows(
         place = (one.gpu, one.problem)
         if place not in chosen or _rank(one) > _rank(chosen[place]):
             chosen[place] = one
-    rows = map(_row, chosen.values())
-    return [row for row in rows if arch is None or row.spec.device.arch // 10 == arch // 10]
+    return list(chosen.values())
 
 
 def _rank(one: Winner) -> tuple[bool, float]:
@@ -70,7 +83,7 @@ def _row(one: Winner) -> DecidedRow:
     spec = RunSpec(
         problem=one.problem,
         device=find_device(one.gpu),
-        environment=_environment(one),
+        environment=environment_of(one),
         families=tuple({kernel.config.family: None for kernel in one.kernels}),
         family_sha256="",
         fix=(),
@@ -88,11 +101,16 @@ def _row(one: Winner) -> DecidedRow:
     )
     finals = Finals(entries, baseline, one.rounds, Provenance.RECORDED)
     day = datetime.fromisoformat(one.date).replace(tzinfo=UTC)
-    origin = f"the catalogue, {one.date}{_TEXTS[one.text]}"
-    return DecidedRow(NO_RUN, spec, finals, day, origin)
+    return DecidedRow(NO_RUN, spec, finals, day, origin_of(one))
 
 
-def _environment(one: Winner) -> Environment:
+def origin_of(one: Winner) -> str:
+    """Where an entry comes from, in words."""
+    return f"the catalogue, {one.date}{_TEXTS[one.text]}"
+
+
+def environment_of(one: Winner) -> Environment:
+    """What an entry was measured with."""
     return Environment(driver=one.driver, compiler=one.compiler, cublas=one.cublas)
 
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from export_samples import split_family
 from store_samples import SPEC, VERIFIED, measurement, new_store
 
+from autogemm.catalogue.winners import TimedKernel, Winner, read_winners, write_winners
 from autogemm.cli import main
 from autogemm.codegen import render
 from autogemm.codegen.export import extract_kernel
@@ -24,6 +25,7 @@ from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, FinalsEntry, Outcome, Provenance, Status
+from autogemm.model.results.stored import TimedText
 from autogemm.space import Family, load_family
 from autogemm.store import RunSpec, Store, open_store
 from autogemm.verify.cases import CaseSet
@@ -338,3 +340,82 @@ def test_a_prefix_names_the_functions_and_the_header_declares_them(folder: Path)
     expect_refusal(export("--prefix", "my-own", "best.cu"), 2, "a prefix is a name for C++")
     expect_refusal(export("--prefix", "mine", "--format", "json", "-"), 2, "json has none")
     expect_refusal(export("--prefix", "mine", "--library", "out"), 2, "leave out --prefix")
+
+
+def shipped(problem: Problem, gpu: str = "NVIDIA H200") -> Winner:
+    """An entry of a catalogue whose text is not the one of today."""
+    kernel = TimedKernel(load_family("sgemm_simt").seeds[0], 12.5, 1.25, 1.24, 1.26)
+    versions = {"driver": "580.1", "compiler": "nvrtc 13.0", "cublas": "13.1"}
+    return Winner(
+        **{"gpu": gpu, "problem": problem, "kernels": (kernel,), "kernel_sha256": ""},
+        **{"text": TimedText.UNKNOWN, "baseline": "cuBLASLt proposal 2", "baseline_us": 15.6},
+        **{"date": "2026-11-20", "commit": "abc1234", "source": "a.json", "command": "suite.py"},
+        **versions,
+    )
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalogue of 768 plain on two GPUs and with a bias on one, and of 896 with a bias alone."""
+    biased = Epilogue("acc + bias[n]")
+    found = [
+        shipped(Problem(768, 768, 768)),
+        shipped(Problem(768, 768, 768), "NVIDIA H100 80GB HBM3"),
+        shipped(Problem(768, 768, 768).with_epilogue(biased)),
+        shipped(Problem(896, 896, 896).with_epilogue(biased)),
+        shipped(Problem(896, 896, 896).with_epilogue(Epilogue("relu(acc)"))),
+        shipped(Problem(4096, 4096, 4096)),
+    ]
+    path = tmp_path / "winners.jsonl.gz"
+    write_winners(path, found)
+    read_winners.cache_clear()
+    monkeypatch.setenv("AUTOGEMM_CATALOGUE", str(path))
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_what_the_database_lacks_comes_from_the_catalogue(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = export("best.cu", "--size", "768", "--gpu", "h200", "--no-verify")
+    assert result.exit_code == 0, result.output
+    assert "from the catalogue, 2026-11-20" in result.stderr
+    assert "does not say whether its time belongs to this source" in result.stderr
+    assert "the catalogue's kernel for 768 nn f32 on NVIDIA H200" in result.stdout
+    text = (folder / "best.cu").read_text()
+    problem = Problem(768, 768, 768)
+    family = load_family("sgemm_simt")
+    assert extract_kernel(text) == render(family, family.seeds[0], problem).text
+    assert "RECORDED, NOT MEASURED ON THIS MACHINE" in text
+    assert "// from:    the catalogue, 2026-11-20, whose source was not kept\n" in text
+    assert "not known to be of this text" in text
+    assert "1.2500 times the speed of cuBLASLt proposal 2" in text.replace("\n//          ", " ")
+    monkeypatch.setenv("AUTOGEMM_DB", str(folder / "no.db"))
+    json_of = ("best.json", "--size", "768", "--gpu", "h100", "--format", "json", "--no-verify")
+    assert export(*json_of).exit_code == 0
+    said = json.loads((folder / "best.json").read_text())
+    assert (said["kernel_id"], said["run_id"]) == (None, None)
+    assert said["measurement"]["timed_text"] == "unknown"
+    assert said["measurement"]["provenance"] == "recorded"
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_the_catalogue_is_asked_for_one_problem_on_one_gpu(folder: Path) -> None:
+    words = ("several GPUs", "--gpu 'H100' or --gpu 'H200'")
+    expect_refusal(export("best.cu", "--size", "768"), 2, *words)
+    result = export("best.cu", "--size", "896")
+    expect_refusal(result, 2, "the catalogue has 2", "acc + bias[n]", "name --layout")
+    one = export("best.cu", "--size", "896", "--epilogue", "relu(acc)", "--no-verify")
+    assert one.exit_code == 0, one.output
+    expect_refusal(export("other.cu", "--size", "640"), 2, "no result")
+    assert not (folder / "other.cu").exists()
+    # The database comes first, and alone where a run, or no size, is named.
+    assert "run 1," in export("-", "--size", "4096").stdout
+    expect_refusal(export("other.cu", "--size", "768", "--run", "1"), 2)
+
+
+@pytest.mark.usefixtures("catalogue")
+def test_a_kernel_of_the_catalogue_runs_on_the_cpu_first(folder: Path) -> None:
+    result = export("best.cu", "--size", "768", "--gpu", "h200")
+    assert result.exit_code == 0, result.output
+    assert "verified on the CPU" in result.stderr
+    assert "// checked: this text, verified on the CPU" in (folder / "best.cu").read_text()

@@ -73,17 +73,19 @@ def export(**values: Any) -> None:
     """Write the best kernel to FILE (- is standard output).
 
     Without options this is the newest result in the database; measured results have priority over
-    recorded ones. The CUDA file contains the kernel exactly as it was timed, a launcher with a C
-    signature, and a main function that verifies every element and times the kernel against cuBLAS;
-    compile with -DAUTOGEMM_LIBRARY to leave main out. A header
-    of the same name declares the function. A kernel whose time is recorded has not run
-    on this machine, so the emulator runs it first if g++ is installed.
+    recorded ones. For a size that the database has no result of, it is the winner of the catalogue
+    that ships, if there is one (autogemm db best --catalogue). The CUDA file contains the kernel
+    exactly as it was timed, a launcher with a C signature, and a main function that verifies every
+    element and times the kernel against cuBLAS; compile with -DAUTOGEMM_LIBRARY to leave main out.
+    A header of the same name declares the function. A kernel whose time is recorded has not run on
+    this machine, so the emulator runs it first if g++ is installed.
 
     \b
     Examples:
       autogemm export best.cu
       nvcc -O3 -arch=sm_90 best.cu -o best && ./best
       autogemm export --gpu h100 --size 1024 small.cu
+      autogemm export --gpu h200 --size 512x7168x16384 --dtype bf16 shipped.cu
       autogemm export --prefix mine mine.cu
       autogemm export --epilogue "gelu(acc + bias[n])" fused.cu
       autogemm export --kernel 17 --format ptx kernel.ptx

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from autogemm.catalogue.gpus import find_device
+from autogemm.catalogue.winners import Winner
 from autogemm.cli.files import require_output, write_output
 from autogemm.cli.progress import watched
 from autogemm.cli.prose import say
@@ -34,7 +36,14 @@ from autogemm.model.results.outcome import Provenance
 from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family, default_families, load_family
-from autogemm.store import BestQuery, DecidedRow, shipped_rows
+from autogemm.store import (
+    BestQuery,
+    DecidedRow,
+    chosen_winners,
+    environment_of,
+    origin_of,
+    shipped_rows,
+)
 from autogemm.support.amounts import counted
 from autogemm.support.errors import CompilerMissingError, ExportError, NotFoundError, UsageError
 from autogemm.targets.recorded import timed_text
@@ -90,17 +99,16 @@ def _write_kernel(command: ExportCommand, path: str) -> None:
         raise UsageError(f"--prefix names functions of CUDA text: {command.file_format} has none")
     family = load_family(command.family_key) if command.family_key else None
     query = replace(command.query, family=family.name if family else None)
-    with open_database(command.db) as store:
-        kernel = store.stored_kernel(query if command.kernel_key is None else command.kernel_key)
+    kernel, on_record = _stored_or_shipped(command, query)
     family = family or family_of(kernel)
     # A cubin cannot be distinguished from any other program.
     ours = BEGINNINGS.get(command.file_format)
     require_output(path, force=command.force, ours=ours)
     header = _header(command, kernel, family, path)
     # A place that cannot be written is reported before the kernel is run.
-    content = exported(kernel, family, command, Path(path).name, OnRecord())
+    content = exported(kernel, family, command, Path(path).name, on_record or OnRecord())
     if kernel.provenance is Provenance.RECORDED:
-        on_record = _on_record(kernel, family, command)
+        on_record = _checked(kernel, family, command, on_record)
         content = exported(kernel, family, command, Path(path).name, on_record)
     write_output(path, content, force=command.force, ours=ours)
     if header is not None:
@@ -129,17 +137,78 @@ def _names(command: ExportCommand) -> Names:
     return Names() if command.prefix is None else Names(command.prefix)
 
 
-def _on_record(kernel: StoredKernel, family: Family, command: ExportCommand) -> OnRecord:
+def _stored_or_shipped(
+    command: ExportCommand, query: BestQuery
+) -> tuple[StoredKernel, OnRecord | None]:
+    """Return the database's kernel; where it has none for a size, the catalogue's, and what is
+    known of its text.
+
+    Raises NotFoundError without any, UsageError where the catalogue has several.
+    """
+    try:
+        with open_database(command.db) as store:
+            return store.stored_kernel(command.kernel_key or query), None
+    except NotFoundError:
+        if command.kernel_key is not None or query.size is None:
+            raise
+        families = [query.family] if query.family else [one.name for one in default_families()]
+        winners = chosen_winners(families, query)
+        if not winners:
+            raise
+    gpus = sorted({one.gpu for one in winners})
+    if len(gpus) > 1:
+        raise UsageError(_several_gpus(gpus))
+    # What is not asked for is not meant.
+    plain = replace(query, epilogue=query.epilogue or "none", batch=query.batch or "1")
+    plain = replace(plain, groups=query.groups or "none")
+    winners = chosen_winners(families, plain) or winners
+    if len(winners) > 1:
+        labels = ", ".join(one.problem.label for one in winners[:3])
+        raise UsageError(
+            f"the database has no such result, and the catalogue has {len(winners)}: {labels}"
+            f"{' ...' if len(winners) > 3 else ''}; name --layout, --dtype, --epilogue, --batch or "
+            "--groups"
+        )
+    origin = origin_of(winners[0])
+    say(f"the database has no such result: the kernel is from {origin}", err=True)
+    return _shipped(winners[0]), OnRecord(winners[0].text, origin=origin)
+
+
+def _shipped(one: Winner) -> StoredKernel:
+    """A kernel of the catalogue as its family emits it today, without a number."""
+    best = one.kernels[0]
+    return StoredKernel(
+        kernel_id=0,
+        source=render(load_family(one.config.family), one.config, one.problem),
+        problem=one.problem,
+        device=find_device(one.gpu),
+        environment=environment_of(one),
+        provenance=Provenance.RECORDED,
+        l2=one.l2,
+        time_us=best.time_us,
+        ratio=best.ratio,
+        ratio_low=best.ratio_low,
+        ratio_high=best.ratio_high,
+        run_id=None,
+        measured_at=datetime.fromisoformat(one.date).replace(tzinfo=UTC),
+        verification=None,
+        baseline=one.baseline,
+    )
+
+
+def _checked(
+    kernel: StoredKernel, family: Family, command: ExportCommand, known: OnRecord | None
+) -> OnRecord:
     """Check a kernel whose time is recorded, and say what is known of its text."""
     say("RECORDED: this kernel's time was not measured on this machine", err=True)
-    timed = timed_text(kernel, family)
-    if timed is not TimedText.THIS:
-        say(WHOSE_TIME[timed], err=True)
+    known = known or OnRecord(timed_text(kernel, family))
+    if known.timed is not TimedText.THIS:
+        say(WHOSE_TIME[known.timed], err=True)
     if command.no_verify:
-        return OnRecord(timed)
+        return known
     checked = verified_on_cpu(kernel, family)
     say(checked, err=True)
-    return OnRecord(timed, f"this text, {checked}")
+    return replace(known, checked=f"this text, {checked}")
 
 
 def exported(
@@ -201,7 +270,8 @@ def verified_on_cpu(kernel: StoredKernel, family: Family) -> str:
 
 def summary(kernel: StoredKernel) -> str:
     """Return a line on what was exported."""
-    parts = [f"kernel {kernel.kernel_id} for {kernel.problem.label} on {kernel.device.name}"]
+    number = f"kernel {kernel.kernel_id}" if kernel.kernel_id else "the catalogue's kernel"
+    parts = [f"{number} for {kernel.problem.label} on {kernel.device.name}"]
     if kernel.time_us is not None:
         parts.append(f"{kernel.problem.tflops(kernel.time_us):.1f} TFLOP/s")
     if kernel.ratio is not None:
@@ -306,12 +376,16 @@ def _results(command: ExportCommand, families: Sequence[Family]) -> list[Decided
             "--cross produces the results that a library needs"
         )
     if len(gpus) > 1:
-        raise UsageError(
-            "the database has no results, and the catalogue has several GPUs: name one, as in "
-            f"{' or '.join(f'--gpu {short_gpu_name(gpu)!r}' for gpu in gpus)}"
-        )
+        raise UsageError(_several_gpus(gpus))
     say(f"the database has no results: the library is made from the catalogue, for {gpus[0]}")
     return shipped
+
+
+def _several_gpus(gpus: Sequence[str]) -> str:
+    return (
+        "the database has no such results, and the catalogue has several GPUs: name one, as in "
+        f"{' or '.join(f'--gpu {short_gpu_name(gpu)!r}' for gpu in gpus)}"
+    )
 
 
 def _device(runs: Sequence[DecidedRow]) -> Device:

@@ -220,7 +220,7 @@ def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None 
     content = {
         "autogemm": __version__,
         "written": written.isoformat(),
-        "kernel_id": kernel.kernel_id,
+        "kernel_id": kernel.kernel_id or None,
         "run_id": kernel.run_id,
         "family": source.family,
         "config": source.config.as_dict(),
@@ -291,6 +291,7 @@ def _provenance(
 ) -> Iterator[str]:
     problem, device, source = kernel.problem, kernel.device, kernel.source
     caveat = _NOT_OF_THIS.get(_timed(kernel, on_record), "")
+    run = f"kernel {kernel.kernel_id}, run {kernel.run_id}, {kernel.measured_at:%Y-%m-%d}"
     yield f"{WRITTEN_BY}{__version__} on {written.isoformat()}."
     yield "//"
     if kernel.provenance is Provenance.RECORDED:
@@ -302,7 +303,7 @@ def _provenance(
         ("time", caveat + _speed(kernel)),
         ("error", (caveat if kernel.verification else "") + _error(kernel.verification)),
         ("with", _versions(kernel.environment)),
-        ("from", f"kernel {kernel.kernel_id}, run {kernel.run_id}, {kernel.measured_at:%Y-%m-%d}"),
+        ("from", (on_record and on_record.origin) or run),
         ("family", f"{source.family}, template sha256 {source.template_sha256}"),
         ("config", source.config.label),
         ("kernel", f"sha256 {source.sha256}"),

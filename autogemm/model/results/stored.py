@@ -26,11 +26,13 @@ class TimedText(StrEnum):
 class OnRecord:
     """Facts about the text of a kernel whose time is recorded.
 
-    ``checked`` says how this very text was checked, empty if it was not.
+    ``checked`` says how this very text was checked, empty if it was not. ``origin`` says where the
+    time comes from if that is no run of the database.
     """
 
     timed: TimedText = TimedText.UNKNOWN
     checked: str = ""
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
