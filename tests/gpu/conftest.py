@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from gpu_kernels import Build, plain_candidate
+from gpu_kernels import Build, Edited, plain_candidate
 
 from autogemm.compile import Compiler
 from autogemm.targets.cuda import CudaTarget
@@ -27,3 +27,11 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
 def build(target: CudaTarget, compiler: Compiler) -> Build:
     """Makes a candidate of the plain kernel, with a fault or without."""
     return functools.partial(plain_candidate, compiler=compiler, device=target.device)
+
+
+@pytest.fixture(scope="module")
+def wgmma(target: CudaTarget, compiler: Compiler) -> Edited:
+    """Kernels of gemm_wgmma, on a GPU of compute capability 9.0."""
+    if target.device.arch != 90:
+        pytest.skip(f"{target.device.name} has no wgmma")
+    return Edited("gemm_wgmma", target, compiler)

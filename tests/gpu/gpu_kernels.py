@@ -1,15 +1,19 @@
 """Kernels for the GPU tests: a plain one, right or with a fault planted, and the family's first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.model.config import Config
+from autogemm.model.config import Config, Value
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate, KernelSource, Launch, LaunchPlan
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Verdict
+from autogemm.model.results.outcome import Outcome
 from autogemm.space import broken_constraints, build_space, launch_plan, load_family
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda import CudaTarget
 
 # One thread per element of C, 16 x 16 threads per block; capitals are replaced.
 PLAIN = """
@@ -159,6 +163,33 @@ def family_candidate(problem: Problem, compiler: Compiler, device: Device) -> Ca
     source = render(family, config, problem)
     plan = launch_plan(family, config, problem)
     return Candidate(source, plan, compiler.compile(source, device.sm))
+
+
+@dataclass(frozen=True)
+class Edited:
+    """Measures and sanitizes kernels of one family, right ones or with a fault planted."""
+
+    family: str
+    target: CudaTarget
+    compiler: Compiler
+
+    def outcome(
+        self, values: Mapping[str, Value], problem: Problem, edit: tuple[str, str] = ("", "")
+    ) -> Outcome:
+        """What a measurement says of the kernel."""
+        self.target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
+        return self.target.measure(self._candidate(values, problem, edit), None)
+
+    def findings(self, values: Mapping[str, Value], problem: Problem) -> list[str]:
+        """The lines of sanitizers that did not pass."""
+        checks = self.target.sanitize(self._candidate(values, problem), problem, 100.0)
+        return [one.line for one in checks if one.verdict is not Verdict.PASSED]
+
+    def _candidate(
+        self, values: Mapping[str, Value], problem: Problem, edit: tuple[str, str] = ("", "")
+    ) -> Candidate:
+        config = Config.of(self.family, dict(values))
+        return edited(config, problem, self.target.device, self.compiler, edit)
 
 
 def edited(

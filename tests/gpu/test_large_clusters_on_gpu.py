@@ -3,20 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from gpu_kernels import edited
+from gpu_kernels import Edited
 
-from autogemm.compile import Compiler
 from autogemm.model.batch import Batch
-from autogemm.model.config import Config, Value
+from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
-from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.results.certificate import Verdict
 from autogemm.model.results.outcome import Status
-from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.tools.sanitizer import find_sanitizer
 
 pytestmark = pytest.mark.gpu
@@ -31,24 +26,6 @@ SCALED = Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 128]")
 GATED = Epilogue("silu(acc[n]) * acc[n + N]")
 THOUSAND = Problem(1000, 1000, 1000, Layout.NT, DType.BF16)
 BYTES = replace(THOUSAND, k=1024, lda=0, ldb=0, dtype=DType.E4M3)
-
-
-@pytest.fixture(scope="module")
-def target(target: CudaTarget) -> CudaTarget:
-    if target.device.arch != 90:
-        pytest.skip(f"{target.device.name} has no wgmma")
-    return target
-
-
-def candidate(
-    target: CudaTarget,
-    compiler: Compiler,
-    problem: Problem,
-    changes: dict[str, Value],
-    edit: tuple[str, str] = ("", ""),
-) -> Candidate:
-    config = Config.of("gemm_wgmma", TILE | changes)
-    return edited(config, problem, target.device, compiler, edit)
 
 
 @pytest.mark.parametrize(
@@ -72,13 +49,10 @@ def candidate(
         *("pingpong", "e4m3", "scales of blocks", "batch", "groups", "groups of k"),
     ],
 )
-def test_a_kernel_is_right(
-    target: CudaTarget, compiler: Compiler, changes: dict[str, Value], problem: Problem
-) -> None:
+def test_a_kernel_is_right(wgmma: Edited, changes: dict[str, Value], problem: Problem) -> None:
     if problem.dtype is DType.F32:
         problem = replace(problem, dtype=DType.BF16)
-    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
-    outcome = target.measure(candidate(target, compiler, problem, changes), None)
+    outcome = wgmma.outcome(TILE | changes, problem)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
 
 
@@ -91,22 +65,14 @@ def test_a_kernel_is_right(
     ],
     ids=["other columns' blocks", "the first rows", "the last rows"],
 )
-def test_a_planted_bug_is_caught(
-    target: CudaTarget, compiler: Compiler, edit: tuple[str, str]
-) -> None:
-    target.prepare(THOUSAND, MeasureOptions(deadline_s=5.0, compares=False))
-    outcome = target.measure(candidate(target, compiler, THOUSAND, {}, edit), None)
-    assert outcome.status is not Status.OK
+def test_a_planted_bug_is_caught(wgmma: Edited, edit: tuple[str, str]) -> None:
+    assert wgmma.outcome(TILE, THOUSAND, edit).status is not Status.OK
 
 
 @pytest.mark.skipif(find_sanitizer() is None, reason="compute-sanitizer is not installed")
 @pytest.mark.parametrize(
     "changes", [{}, STRAIGHT | {"CLUSTER_M": 4, "CLUSTER_N": 1}], ids=["eight", "four"]
 )
-def test_sanitizers_find_nothing(
-    target: CudaTarget, compiler: Compiler, changes: dict[str, Value]
-) -> None:
+def test_sanitizers_find_nothing(wgmma: Edited, changes: dict[str, Value]) -> None:
     problem = Problem(304, 520, 200, Layout.NT, DType.BF16)
-    small = candidate(target, compiler, problem, changes)
-    checks = target.sanitize(small, problem, 100.0)
-    assert [one.line for one in checks if one.verdict is not Verdict.PASSED] == []
+    assert wgmma.findings(TILE | changes, problem) == []

@@ -6,19 +6,14 @@ That what is written twice is not under way is seen by the emulator's tests alon
 from dataclasses import replace
 
 import pytest
-from gpu_kernels import edited
+from gpu_kernels import Edited
 
-from autogemm.compile import Compiler
-from autogemm.model.config import Config, Value
+from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
-from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.results.certificate import Verdict
 from autogemm.model.results.outcome import Status
-from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.tools.sanitizer import find_sanitizer
 
 pytestmark = pytest.mark.gpu
@@ -36,24 +31,6 @@ PARTS: dict[str, Value] = {"SPLIT_K": 2, "PARTIALS": "workspace"}
 LAYER = Problem(1000, 1512, 2048, Layout.NT, DType.BF16)
 BYTES = replace(LAYER, n=1520, ldc=0, dtype=DType.E4M3)
 GATED = Epilogue("silu(acc[n]) * acc[n + N]")
-
-
-@pytest.fixture(scope="module")
-def target(target: CudaTarget) -> CudaTarget:
-    if target.device.arch != 90:
-        pytest.skip(f"{target.device.name} has no wgmma")
-    return target
-
-
-def candidate(
-    target: CudaTarget,
-    compiler: Compiler,
-    problem: Problem,
-    changes: dict[str, Value],
-    edit: tuple[str, str] = ("", ""),
-) -> Candidate:
-    config = Config.of("gemm_wgmma", TILE | changes)
-    return edited(config, problem, target.device, compiler, edit)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +58,8 @@ def candidate(
         "groups by threads and TMA",
     ],
 )
-def test_a_kernel_is_right(
-    target: CudaTarget, compiler: Compiler, changes: dict[str, Value], problem: Problem
-) -> None:
-    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
-    outcome = target.measure(candidate(target, compiler, problem, changes), None)
+def test_a_kernel_is_right(wgmma: Edited, changes: dict[str, Value], problem: Problem) -> None:
+    outcome = wgmma.outcome(TILE | changes, problem)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
 
 
@@ -98,20 +72,12 @@ def test_a_kernel_is_right(
     ],
     ids=["past the tile", "the last boxes are left out", "the first row tile alone"],
 )
-def test_a_planted_bug_is_caught(
-    target: CudaTarget, compiler: Compiler, edit: tuple[str, str]
-) -> None:
-    target.prepare(LAYER, MeasureOptions(deadline_s=5.0, compares=False))
-    outcome = target.measure(candidate(target, compiler, LAYER, {}, edit), None)
-    assert outcome.status is not Status.OK
+def test_a_planted_bug_is_caught(wgmma: Edited, edit: tuple[str, str]) -> None:
+    assert wgmma.outcome(TILE, LAYER, edit).status is not Status.OK
 
 
 @pytest.mark.skipif(find_sanitizer() is None, reason="compute-sanitizer is not installed")
 @pytest.mark.parametrize("changes", [{}, PINGPONG], ids=["cooperative", "pingpong"])
-def test_sanitizers_find_nothing(
-    target: CudaTarget, compiler: Compiler, changes: dict[str, Value]
-) -> None:
+def test_sanitizers_find_nothing(wgmma: Edited, changes: dict[str, Value]) -> None:
     problem = Problem(304, 520, 200, Layout.NT, DType.BF16)
-    small = candidate(target, compiler, problem, changes)
-    checks = target.sanitize(small, problem, 100.0)
-    assert [one.line for one in checks if one.verdict is not Verdict.PASSED] == []
+    assert wgmma.findings(TILE | changes, problem) == []

@@ -8,18 +8,13 @@ they arrive within the time that an atomic operation takes.
 from dataclasses import replace
 
 import pytest
-from gpu_kernels import edited
+from gpu_kernels import Edited
 
-from autogemm.compile import Compiler
-from autogemm.model.config import Config, Value
+from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
-from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.results.certificate import Verdict
 from autogemm.model.results.outcome import Status
-from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.tools.sanitizer import find_sanitizer
 
 pytestmark = pytest.mark.gpu
@@ -39,24 +34,6 @@ DEEP = Problem(256, 512, 8192, Layout.NT, DType.BF16)
 BYTES = replace(DEEP, lda=0, ldb=0, dtype=DType.E4M3)
 # Rows of C that TMA does not take.
 ODD = Problem(250, 517, 8200, Layout.NN, DType.BF16, ldb=520)
-
-
-@pytest.fixture(scope="module")
-def target(target: CudaTarget) -> CudaTarget:
-    if target.device.arch != 90:
-        pytest.skip(f"{target.device.name} has no wgmma")
-    return target
-
-
-def candidate(
-    target: CudaTarget,
-    compiler: Compiler,
-    problem: Problem,
-    changes: dict[str, Value],
-    edit: tuple[str, str] = ("", ""),
-) -> Candidate:
-    config = Config.of("gemm_wgmma", TILE | changes)
-    return edited(config, problem, target.device, compiler, edit)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +56,8 @@ def candidate(
         *("odd in clusters", "e4m3", "i8", "epilogue"),
     ],
 )
-def test_a_kernel_is_right(
-    target: CudaTarget, compiler: Compiler, changes: dict[str, Value], problem: Problem
-) -> None:
-    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
-    outcome = target.measure(candidate(target, compiler, problem, changes), None)
+def test_a_kernel_is_right(wgmma: Edited, changes: dict[str, Value], problem: Problem) -> None:
+    outcome = wgmma.outcome(TILE | changes, problem)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
 
 
@@ -96,20 +70,12 @@ def test_a_kernel_is_right(
     ],
     ids=["the last part is left out", "the counter is left", "one place"],
 )
-def test_a_planted_bug_is_caught(
-    target: CudaTarget, compiler: Compiler, edit: tuple[str, str]
-) -> None:
-    target.prepare(DEEP, MeasureOptions(deadline_s=5.0, compares=False))
-    outcome = target.measure(candidate(target, compiler, DEEP, {}, edit), None)
-    assert outcome.status is not Status.OK
+def test_a_planted_bug_is_caught(wgmma: Edited, edit: tuple[str, str]) -> None:
+    assert wgmma.outcome(TILE, DEEP, edit).status is not Status.OK
 
 
 @pytest.mark.skipif(find_sanitizer() is None, reason="compute-sanitizer is not installed")
 @pytest.mark.parametrize("changes", [{}, CLUSTERS], ids=["alone", "clusters"])
-def test_sanitizers_find_nothing(
-    target: CudaTarget, compiler: Compiler, changes: dict[str, Value]
-) -> None:
+def test_sanitizers_find_nothing(wgmma: Edited, changes: dict[str, Value]) -> None:
     problem = Problem(304, 520, 400, Layout.NT, DType.BF16)
-    small = candidate(target, compiler, problem, changes | {"STAGES": 2})
-    checks = target.sanitize(small, problem, 100.0)
-    assert [one.line for one in checks if one.verdict is not Verdict.PASSED] == []
+    assert wgmma.findings(TILE | changes | {"STAGES": 2}, problem) == []
