@@ -158,13 +158,16 @@ def best_kernel(dtype: str, shape: str, budget: str, folder: str) -> dict[str, A
 def main(dtypes: str, shapes: str, budget: str, commit: str, out: Any) -> None:
     """What mma.sync reaches, and what gemm_mma reaches of it."""
     import cupy
+    import pynvml
 
     if unknown := set(dtypes.split(",")) - set(INSTRUCTIONS):
         raise click.UsageError(f"no type {min(unknown)!r}; there are {', '.join(INSTRUCTIONS)}")
     name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
     words = ["OUT" if one == out.name else one for one in sys.argv[1:]]
     arguments = shlex.join(["benchmarks/mma_ceiling.py", *words])
-    say(out, f"{name}, {datetime.now(UTC):%Y-%m-%d}, commit {commit}; command: {arguments}")
+    pynvml.nvmlInit()
+    driver, today = pynvml.nvmlSystemGetDriverVersion(), f"{datetime.now(UTC):%Y-%m-%d}"
+    say(out, f"{name}, {driver}, {today}, commit {commit}; command: {arguments}")
     say(out, "TFLOP/s of mma.sync alone; of it the kernel's share, and its ratio to cuBLAS\n")
     say(out, f"{'type':>5} {'warp tile':>9} {'warps':>5} {'registers':>9} {'ldmatrix':>9}")
     highest: dict[str, float] = {}

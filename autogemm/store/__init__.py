@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from autogemm.store.opening import open_store, opened_copy
     from autogemm.store.shipped import (
         chosen_winners,
-        environment_of,
         origin_of,
+        shipped_kernel,
         shipped_rows,
         shipped_winners,
     )
@@ -59,11 +59,11 @@ __all__ = [
     "Used",
     "chosen_winners",
     "database_place",
-    "environment_of",
     "is_constant",
     "open_store",
     "opened_copy",
     "origin_of",
+    "shipped_kernel",
     "shipped_rows",
     "shipped_winners",
 ]
@@ -80,8 +80,8 @@ _HOMES = {
     "open_store": "autogemm.store.opening",
     "opened_copy": "autogemm.store.opening",
     "chosen_winners": "autogemm.store.shipped",
-    "environment_of": "autogemm.store.shipped",
     "origin_of": "autogemm.store.shipped",
+    "shipped_kernel": "autogemm.store.shipped",
     "shipped_rows": "autogemm.store.shipped",
     "shipped_winners": "autogemm.store.shipped",
 }

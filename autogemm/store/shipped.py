@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.catalogue.winners import TimedKernel, Winner, winners
+from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Environment, Finals, FinalsEntry, Provenance
-from autogemm.model.results.stored import TimedText
+from autogemm.model.results.stored import StoredKernel, TimedText
 from autogemm.store.tables.records import BestQuery, DecidedRow, RunSpec
 
 EVERYTHING = BestQuery()
@@ -33,9 +34,7 @@ def shipped_winners(query: BestQuery) -> list[Winner]:
         for one in winners()
         if query.is_about(one.problem, one.config.family)
         and (query.gpu or "").casefold() in one.gpu.casefold()
-        and all(
-            getattr(environment_of(one), name).startswith(text) for name, text in query.versions
-        )
+        and all(getattr(_environment(one), name).startswith(text) for name, text in query.versions)
     ]
 
 
@@ -83,7 +82,7 @@ def _row(one: Winner) -> DecidedRow:
     spec = RunSpec(
         problem=one.problem,
         device=find_device(one.gpu),
-        environment=environment_of(one),
+        environment=_environment(one),
         families=tuple({kernel.config.family: None for kernel in one.kernels}),
         family_sha256="",
         fix=(),
@@ -100,8 +99,7 @@ def _row(one: Winner) -> DecidedRow:
         one.baseline, None, "", (one.baseline_us,), *(1.0,) * 3, tied=False, verification=None
     )
     finals = Finals(entries, baseline, one.rounds, Provenance.RECORDED)
-    day = datetime.fromisoformat(one.date).replace(tzinfo=UTC)
-    return DecidedRow(NO_RUN, spec, finals, day, origin_of(one))
+    return DecidedRow(NO_RUN, spec, finals, _day(one), origin_of(one))
 
 
 def origin_of(one: Winner) -> str:
@@ -109,8 +107,33 @@ def origin_of(one: Winner) -> str:
     return f"the catalogue, {one.date}{_TEXTS[one.text]}"
 
 
-def environment_of(one: Winner) -> Environment:
-    """What an entry was measured with."""
+def shipped_kernel(one: Winner, source: KernelSource) -> StoredKernel:
+    """An entry's winner, of which ``source`` is the text: recorded, of no run, without a number."""
+    best = one.kernels[0]
+    return StoredKernel(
+        kernel_id=0,
+        source=source,
+        problem=one.problem,
+        device=find_device(one.gpu),
+        environment=_environment(one),
+        provenance=Provenance.RECORDED,
+        l2=one.l2,
+        time_us=best.time_us,
+        ratio=best.ratio,
+        ratio_low=best.ratio_low,
+        ratio_high=best.ratio_high,
+        run_id=None,
+        measured_at=_day(one),
+        verification=None,
+        baseline=one.baseline,
+    )
+
+
+def _day(one: Winner) -> datetime:
+    return datetime.fromisoformat(one.date).replace(tzinfo=UTC)
+
+
+def _environment(one: Winner) -> Environment:
     return Environment(driver=one.driver, compiler=one.compiler, cublas=one.cublas)
 
 

@@ -188,23 +188,12 @@ class Edited:
     def _candidate(
         self, values: Mapping[str, Value], problem: Problem, edit: tuple[str, str] = ("", "")
     ) -> Candidate:
-        config = Config.of(self.family, dict(values))
-        return edited(config, problem, self.target.device, self.compiler, edit)
-
-
-def edited(
-    config: Config,
-    problem: Problem,
-    device: Device,
-    compiler: Compiler,
-    edit: tuple[str, str] = ("", ""),
-) -> Candidate:
-    """The kernel of a legal config, with the first text of ``edit`` replaced by the other."""
-    family = load_family(config.family)
-    config = family.completed(config)
-    assert broken_constraints(family, config, problem, device) == []
-    source = render(family, config, problem)
-    assert edit[0] in source.text
-    source = replace(source, text=source.text.replace(*edit)) if edit[0] else source
-    compiled = compiler.compile(source, device.sm)
-    return Candidate(source, launch_plan(family, config, problem), compiled)
+        """The kernel of a legal config, with the first text of ``edit`` replaced by the other."""
+        family, device = load_family(self.family), self.target.device
+        config = family.completed(Config.of(self.family, dict(values)))
+        assert broken_constraints(family, config, problem, device) == []
+        source = render(family, config, problem)
+        assert edit[0] in source.text
+        source = replace(source, text=source.text.replace(*edit)) if edit[0] else source
+        compiled = self.compiler.compile(source, device.sm)
+        return Candidate(source, launch_plan(family, config, problem), compiled)

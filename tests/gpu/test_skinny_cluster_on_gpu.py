@@ -3,19 +3,16 @@
 from dataclasses import replace
 
 import pytest
-from gpu_kernels import edited
+from gpu_kernels import Edited
 
 from autogemm.compile import Compiler
 from autogemm.model.batch import Batch
-from autogemm.model.config import Config, Value
+from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
-from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.results.certificate import Verdict
 from autogemm.model.results.outcome import Status
-from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.tools.sanitizer import find_sanitizer
 
@@ -35,21 +32,10 @@ ODD = Problem(9, 1001, 1003, Layout.NT, DType.BF16)
 
 
 @pytest.fixture(scope="module")
-def target(target: CudaTarget) -> CudaTarget:
+def skinny(target: CudaTarget, compiler: Compiler) -> Edited:
     if target.device.arch < 90:
         pytest.skip(f"{target.device.name} has no clusters")
-    return target
-
-
-def candidate(
-    target: CudaTarget,
-    compiler: Compiler,
-    problem: Problem,
-    changes: dict[str, Value],
-    edit: tuple[str, str] = ("", ""),
-) -> Candidate:
-    config = Config.of("gemm_skinny", TILE | changes)
-    return edited(config, problem, target.device, compiler, edit)
+    return Edited("gemm_skinny", target, compiler)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +58,8 @@ def candidate(
         "idle",
     ],
 )
-def test_a_kernel_is_right(
-    target: CudaTarget, compiler: Compiler, changes: dict[str, Value], problem: Problem
-) -> None:
-    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
-    outcome = target.measure(candidate(target, compiler, problem, changes), None)
+def test_a_kernel_is_right(skinny: Edited, changes: dict[str, Value], problem: Problem) -> None:
+    outcome = skinny.outcome(TILE | changes, problem)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
 
 
@@ -89,12 +72,8 @@ def test_a_kernel_is_right(
     ],
     ids=["one block left out", "in one place", "the first share"],
 )
-def test_a_planted_bug_is_caught(
-    target: CudaTarget, compiler: Compiler, edit: tuple[str, str]
-) -> None:
-    target.prepare(DECODE, MeasureOptions(deadline_s=10.0, compares=False))
-    outcome = target.measure(candidate(target, compiler, DECODE, SEVENTHS, edit), None)
-    assert outcome.status is Status.WRONG_RESULT
+def test_a_planted_bug_is_caught(skinny: Edited, edit: tuple[str, str]) -> None:
+    assert skinny.outcome(TILE | SEVENTHS, DECODE, edit).status is Status.WRONG_RESULT
 
 
 @pytest.mark.skipif(find_sanitizer() is None, reason="compute-sanitizer is not installed")
@@ -102,10 +81,8 @@ def test_a_planted_bug_is_caught(
     ("changes", "epilogue"), [(SEVENTHS, SCALED), (WIDE, Epilogue()), (WIDE, GATED)], ids=str
 )
 def test_sanitizers_find_nothing(
-    target: CudaTarget, compiler: Compiler, changes: dict[str, Value], epilogue: Epilogue
+    skinny: Edited, changes: dict[str, Value], epilogue: Epilogue
 ) -> None:
     dtype = DType.E4M3 if epilogue is SCALED else DType.BF16
     problem = Problem(16, 264, 3584, Layout.NT, dtype, epilogue=epilogue)
-    small = candidate(target, compiler, problem, changes)
-    checks = target.sanitize(small, problem, 100.0)
-    assert [one.line for one in checks if one.verdict is not Verdict.PASSED] == []
+    assert skinny.findings(TILE | changes, problem) == []

@@ -356,7 +356,9 @@ def shipped(problem: Problem, gpu: str = "NVIDIA H200") -> Winner:
 
 @pytest.fixture
 def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A catalogue of 768 plain on two GPUs and with a bias on one, and of 896 with a bias alone."""
+    """A catalogue of 768 plain on two GPUs and with a bias on one, of 896 with epilogues alone, of
+    640 plain on one GPU and with a bias on another.
+    """
     biased = Epilogue("acc + bias[n]")
     found = [
         shipped(Problem(768, 768, 768)),
@@ -364,6 +366,9 @@ def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shipped(Problem(768, 768, 768).with_epilogue(biased)),
         shipped(Problem(896, 896, 896).with_epilogue(biased)),
         shipped(Problem(896, 896, 896).with_epilogue(Epilogue("relu(acc)"))),
+        shipped(Problem(896, 896, 896).with_epilogue(biased), "NVIDIA H100 80GB HBM3"),
+        shipped(Problem(640, 640, 640).with_epilogue(biased), "NVIDIA H100 80GB HBM3"),
+        shipped(Problem(640, 640, 640)),
         shipped(Problem(4096, 4096, 4096)),
     ]
     path = tmp_path / "winners.jsonl.gz"
@@ -402,11 +407,14 @@ def test_what_the_database_lacks_comes_from_the_catalogue(
 def test_the_catalogue_is_asked_for_one_problem_on_one_gpu(folder: Path) -> None:
     words = ("several GPUs", "--gpu 'H100' or --gpu 'H200'")
     expect_refusal(export("best.cu", "--size", "768"), 2, *words)
-    result = export("best.cu", "--size", "896")
+    result = export("best.cu", "--size", "896", "--gpu", "h200")
     expect_refusal(result, 2, "the catalogue has 2", "acc + bias[n]", "name --layout")
     one = export("best.cu", "--size", "896", "--epilogue", "relu(acc)", "--no-verify")
     assert one.exit_code == 0, one.output
-    expect_refusal(export("other.cu", "--size", "640"), 2, "no result")
+    # Another GPU has it with an epilogue alone, which is not asked for.
+    plain = export("best.cu", "--size", "640", "--no-verify")
+    assert "640 nn f32 on NVIDIA H200" in plain.stdout
+    expect_refusal(export("other.cu", "--size", "641"), 2, "no result")
     assert not (folder / "other.cu").exists()
     # The database comes first, and alone where a run, or no size, is named.
     assert "run 1," in export("-", "--size", "4096").stdout

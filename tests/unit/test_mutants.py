@@ -14,7 +14,7 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.kernel import KernelSource
 from autogemm.space import load_family
-from autogemm.support.errors import KernelCompileError
+from autogemm.support.errors import EmptySpaceError, KernelCompileError
 from autogemm.verify import (
     CaseSet,
     Draw,
@@ -196,3 +196,11 @@ def test_ctrl_c_shows_what_was_judged_until_then(
     shown = capsys.readouterr().out
     assert one.mutant.rule in shown
     assert f"1 {one.fate}" in shown
+
+
+def test_that_there_was_nothing_to_plant_a_bug_in_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(command, "run_mutants", lambda *_: iter(()))
+    with pytest.raises(EmptySpaceError, match="no bug was planted"):
+        command.plant(FAMILY, DEVICE, [], Draw(40), Form.JSON)

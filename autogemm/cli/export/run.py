@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autogemm.catalogue.gpus import find_device
-from autogemm.catalogue.winners import Winner
 from autogemm.cli.files import require_output, write_output
 from autogemm.cli.progress import watched
 from autogemm.cli.prose import say
@@ -40,8 +38,8 @@ from autogemm.store import (
     BestQuery,
     DecidedRow,
     chosen_winners,
-    environment_of,
     origin_of,
+    shipped_kernel,
     shipped_rows,
 )
 from autogemm.support.amounts import counted
@@ -152,16 +150,19 @@ def _stored_or_shipped(
         if command.kernel_key is not None or query.size is None:
             raise
         families = [query.family] if query.family else [one.name for one in default_families()]
-        winners = chosen_winners(families, query)
+        # What is not asked for is not meant, if there is a choice.
+        plain = replace(
+            query,
+            epilogue=query.epilogue or "none",
+            batch=query.batch or "1",
+            groups=query.groups or "none",
+        )
+        winners = chosen_winners(families, plain) or chosen_winners(families, query)
         if not winners:
             raise
     gpus = sorted({one.gpu for one in winners})
     if len(gpus) > 1:
         raise UsageError(_several_gpus(gpus))
-    # What is not asked for is not meant.
-    plain = replace(query, epilogue=query.epilogue or "none", batch=query.batch or "1")
-    plain = replace(plain, groups=query.groups or "none")
-    winners = chosen_winners(families, plain) or winners
     if len(winners) > 1:
         labels = ", ".join(one.problem.label for one in winners[:3])
         raise UsageError(
@@ -169,31 +170,11 @@ def _stored_or_shipped(
             f"{' ...' if len(winners) > 3 else ''}; name --layout, --dtype, --epilogue, --batch or "
             "--groups"
         )
-    origin = origin_of(winners[0])
+    found = winners[0]
+    origin = origin_of(found)
     say(f"the database has no such result: the kernel is from {origin}", err=True)
-    return _shipped(winners[0]), OnRecord(winners[0].text, origin=origin)
-
-
-def _shipped(one: Winner) -> StoredKernel:
-    """A kernel of the catalogue as its family emits it today, without a number."""
-    best = one.kernels[0]
-    return StoredKernel(
-        kernel_id=0,
-        source=render(load_family(one.config.family), one.config, one.problem),
-        problem=one.problem,
-        device=find_device(one.gpu),
-        environment=environment_of(one),
-        provenance=Provenance.RECORDED,
-        l2=one.l2,
-        time_us=best.time_us,
-        ratio=best.ratio,
-        ratio_low=best.ratio_low,
-        ratio_high=best.ratio_high,
-        run_id=None,
-        measured_at=datetime.fromisoformat(one.date).replace(tzinfo=UTC),
-        verification=None,
-        baseline=one.baseline,
-    )
+    source = render(load_family(found.config.family), found.config, found.problem)
+    return shipped_kernel(found, source), OnRecord(found.text, origin=origin)
 
 
 def _checked(
@@ -238,7 +219,7 @@ def family_of(kernel: StoredKernel) -> Family:
         return load_family(kernel.source.family)
     except NotFoundError as error:
         raise NotFoundError(
-            f"kernel {kernel.kernel_id} belongs to the family {kernel.source.family}, which does "
+            f"{kernel.label} belongs to the family {kernel.source.family}, which does "
             "not ship: give its folder with --family PATH"
         ) from error
 
@@ -262,16 +243,14 @@ def verified_on_cpu(kernel: StoredKernel, family: Family) -> str:
         result = check(case)
         if not result.ok:
             raise ExportError(
-                f"kernel {kernel.kernel_id} is wrong on the CPU, at {case.problem.label}: "
-                f"{result.message}"
+                f"{kernel.label} is wrong on the CPU, at {case.problem.label}: {result.message}"
             )
     return f"verified on the CPU, every access checked: {len(cases)} small problems"
 
 
 def summary(kernel: StoredKernel) -> str:
     """Return a line on what was exported."""
-    number = f"kernel {kernel.kernel_id}" if kernel.kernel_id else "the catalogue's kernel"
-    parts = [f"{number} for {kernel.problem.label} on {kernel.device.name}"]
+    parts = [f"{kernel.label} for {kernel.problem.label} on {kernel.device.name}"]
     if kernel.time_us is not None:
         parts.append(f"{kernel.problem.tflops(kernel.time_us):.1f} TFLOP/s")
     if kernel.ratio is not None:

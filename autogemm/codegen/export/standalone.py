@@ -168,7 +168,7 @@ def require_emitted(kernel: StoredKernel, family: Family) -> None:
     source = kernel.source
     if render(family, source.config, kernel.problem).code != source.code:
         raise ExportError(
-            f"kernel {kernel.kernel_id} was emitted by another version of the family "
+            f"{kernel.label} was emitted by another version of the family "
             f"{family.name}: tune again, or install the version that tuned it"
         )
 
@@ -291,7 +291,7 @@ def _provenance(
 ) -> Iterator[str]:
     problem, device, source = kernel.problem, kernel.device, kernel.source
     caveat = _NOT_OF_THIS.get(_timed(kernel, on_record), "")
-    run = f"kernel {kernel.kernel_id}, run {kernel.run_id}, {kernel.measured_at:%Y-%m-%d}"
+    run = f"{kernel.label}, run {kernel.run_id}, {kernel.measured_at:%Y-%m-%d}"
     yield f"{WRITTEN_BY}{__version__} on {written.isoformat()}."
     yield "//"
     if kernel.provenance is Provenance.RECORDED:

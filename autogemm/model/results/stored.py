@@ -43,7 +43,8 @@ class StoredKernel:
     faster) and its interval are None for one that was not in the finals. ``baseline`` is the call
     of cuBLAS that the ratio is to, None where it is not known. ``certificate`` is the
     newest of this kernel on this device, None if it was never certified there. ``run_id`` is None
-    for a kernel that was in no run, only benchmarked or profiled.
+    for a kernel that was in no run, only benchmarked or profiled. Numbers of kernels begin at 1:
+    0 is one of the catalogue.
     """
 
     kernel_id: int
@@ -62,6 +63,11 @@ class StoredKernel:
     verification: Verification | None
     certificate: Certificate | None = None
     baseline: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The kernel in a sentence: by its number, if it has one."""
+        return f"kernel {self.kernel_id}" if self.kernel_id else "the catalogue's kernel"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.results.columns import Paths, row_of, under
 from autogemm.space import Family
+from autogemm.support.errors import EmptySpaceError
 from autogemm.verify import CaseSet, Draw, Fate, MutantResult, run_mutants
 
 MUTANT_COLUMNS = ("fate", "rule", "line", "new", "problem", "message", "seconds", "config")
@@ -40,7 +41,8 @@ def drawn_kernels(kernels: Sequence[tuple[Config, DType]], seed: int) -> list[tu
 def plant(family: Family, device: Device, sets: Sequence[CaseSet], draw: Draw, form: Form) -> None:
     """Plant bugs in a family's kernels; print each that survived, and how many were caught.
 
-    Ctrl-C ends it early, with those that were judged until then.
+    Ctrl-C ends it early, with those that were judged until then. Raises EmptySpaceError where there
+    is nothing to plant a bug in.
     """
     # Later runs have no use for executables of wrong kernels.
     with TemporaryDirectory() as folder:
@@ -50,12 +52,18 @@ def plant(family: Family, device: Device, sets: Sequence[CaseSet], draw: Draw, f
             for one in watched(found, draw.count, "mutants"):
                 results.append(one)
         except KeyboardInterrupt:
-            _show(results, form)
+            if results:
+                _show(results, form)
             raise
     _show(results, form)
 
 
 def _show(results: Sequence[MutantResult], form: Form) -> None:
+    if not results:
+        raise EmptySpaceError(
+            "no bug was planted: none of the configs that were drawn is legal on an edge case; fix "
+            "fewer values, or draw others by --seed"
+        )
     rows = [{**row_of(one, _MUTANT), "config": one.mutant.config.as_dict()} for one in results]
     if form is not Form.TABLE:
         print_rows(rows, MUTANT_COLUMNS, form)
