@@ -5,8 +5,8 @@
 
 Two ceilings: warps that multiply what lies in registers and do nothing else, and warps that load
 each fragment from shared memory by ldmatrix before it is multiplied, a warp tile of 64 x 64 or
-64 x 32, without stages, barriers or C. Neither can be exceeded by a kernel whose products come from
-shared memory. Operands are random: at the power limit zeros would be faster. The kernels are
+64 x 32, without stages, barriers or C. No kernel exceeds the first; the second holds for warp tiles
+of these sizes. Operands are random: at the power limit zeros would be faster. The kernels are
 searched by ``autogemm tune --family gemm_mma`` and are timed against cuBLAS in its finals.
 """
 
