@@ -50,10 +50,16 @@ def config(**changes: Value) -> Config:
         ({"BN": 40 + 64, "WN": 104}, replace(PROBLEM, dtype=DType.TF32, lda=0, ldb=0)),
         ({}, PROBLEM.with_epilogue(Epilogue("gelu(acc + bias[n])"))),
         ({"BN": 104, "WN": 104}, PROBLEM.with_epilogue(GATED)),
+        ({"BN": 104, "WN": 104}, replace(PROBLEM, layout=Layout.NN, lda=0, ldb=0)),
+        (
+            {"BN": 152, "WN": 152, "CLUSTER_M": 2, "CLUSTER_N": 2},
+            replace(PROBLEM, layout=Layout.TN, m=128, lda=0, ldb=0),
+        ),
     ],
     ids=[
         *("bf16", "two row tiles, C is read", "pingpong", "warps write, a factor", "clusters"),
         *("side by side", "odd rows of C", "parts", "e4m3", "i8", "tf32", "epilogue", "gated"),
+        *("across k", "across k in clusters"),
     ],
 )
 def test_a_right_kernel_passes(
@@ -92,7 +98,11 @@ def test_a_planted_bug_is_caught(emulator: Emulator, right: str, wrong: str) -> 
 @pytest.mark.parametrize(
     ("changes", "problem", "reason"),
     [
-        ({}, replace(PROBLEM, layout=Layout.NN, lda=0, ldb=0), "across k"),
+        (
+            {"BN": 104, "WN": 104},
+            replace(PROBLEM, layout=Layout.NN, lda=0, ldb=0).with_epilogue(GATED),
+            "across k",
+        ),
         ({"EPILOGUE": "overlapped", "BLOCKS": 132}, PROBLEM, "covers some"),
         ({"SPLIT_K": 2}, PROBLEM, "by 64"),
         ({"CLUSTER_M": 2}, PROBLEM, "eight columns"),

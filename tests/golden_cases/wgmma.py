@@ -259,6 +259,14 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "f16_odd_width_across",
+        Problem(512, 7168, 4096, Layout.NN, DType.F16),
+        {"BM": 128, "BN": 224, "WM": 64, "WN": 224, "STAGES": 4, "GROUP_M": 4}
+        | {"BLOCKS": 0, "EPILOGUE": "after", "BOX_M": 64, "C_BUFFERS": 1},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "i8_odd_width_by_threads",
         Problem(2048, 1278, 1024, Layout.NT, DType.I8),
         {"BM": 128, "BN": 80, "WM": 128, "WN": 80, "SCHEDULE": "pingpong", "STAGES": 7, "BOX_M": 64}

@@ -51,11 +51,16 @@ GATED = Epilogue("silu(acc[n]) * acc[n + N]")
         ({"BN": 104, "WN": 104, "WM": 64, "BM": 128}, LAYER.with_epilogue(GATED)),
         ({"STORE_C": "threads"}, replace(LAYER, groups=Groups.parse("7"))),
         ({}, replace(LAYER, groups=Groups.parse("7"))),
+        ({"BN": 152, "WN": 152, "STAGES": 3}, replace(LAYER, layout=Layout.NN, lda=0, ldb=0)),
+        (
+            {"BN": 104, "WN": 104, "CLUSTER_M": 2, "CLUSTER_N": 2},
+            replace(LAYER, layout=Layout.TN, m=1024, lda=0, ldb=0),
+        ),
     ],
     ids=[
         *("warps write", "warpgroups write", "pingpong", "C is read", "clusters", "side by side"),
         *("odd rows of C", "parts", "e4m3", "i8", "tf32", "epilogue", "gated", "groups"),
-        "groups by threads and TMA",
+        *("groups by threads and TMA", "across k", "across k in clusters"),
     ],
 )
 def test_a_kernel_is_right(wgmma: Edited, changes: dict[str, Value], problem: Problem) -> None:
