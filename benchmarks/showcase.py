@@ -86,7 +86,8 @@ def table() -> str:
 
 
 def _row(suite: Suite) -> str:
-    shapes = len(figures.rows_of(f"{suite.h200}.json"))
+    counts = [len(figures.rows_of(f"{name}.json")) for name in (suite.h200, suite.h100) if name]
+    shapes = ", ".join(str(count) for count in dict.fromkeys(counts))
     return f"| {suite.label} | {shapes} | {_cell(suite.h200)} | {_cell(suite.h100)} |"
 
 
