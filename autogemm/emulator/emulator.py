@@ -131,12 +131,20 @@ class Emulator:
     Each run is a process of its own, so that no kernel can take Python down; calls from several
     threads are fine. Raises CompilerMissingError when g++ is missing, too old, or does not report
     accesses at their full width, UsageError when the cache folder cannot be written.
-    `verify` stops a kernel that takes a processor for longer than ``deadline_s``.
+    `verify` stops a kernel that takes a processor for longer than ``deadline_s``. Executables of
+    kernels are in ``kernels_in`` where they are not to be kept, else in the cache folder too.
     """
 
-    def __init__(self, cache_dir: Path | None = None, deadline_s: int = 60) -> None:
+    def __init__(
+        self,
+        cache_dir: Path | None = None,
+        deadline_s: int = 60,
+        *,
+        kernels_in: Path | None = None,
+    ) -> None:
         self.toolchain = find_toolchain()
         self.deadline_s = deadline_s
+        self.kernels_in = kernels_in
         if cache_dir is None:
             trim(cache_folder())
         self.folder = (cache_dir or cache_folder()) / "emulator"
@@ -148,6 +156,10 @@ class Emulator:
                 "set AUTOGEMM_CACHE to a folder that can be written"
             ) from error
         check_access_widths(self.toolchain, self.folder)
+
+    def _built(self, source: KernelSource, plan: LaunchPlan, mode: Mode) -> Build:
+        how = (mode, self.toolchain, self.folder)
+        return build(source.text, plan.signature, *how, kernels_in=self.kernels_in)
 
     def run(
         self,
@@ -162,7 +174,7 @@ class Emulator:
         launched. Errors of the kernel are in the report.
         """
         check_launchable(plan)
-        built = build(source.text, plan.signature, options.mode, self.toolchain, self.folder)
+        built = self._built(source, plan, options.mode)
         start = time.perf_counter()
         inputs = make_inputs(problem, plan, options.data, options.seed)
         buffers = buffers_of(inputs, problem, plan, options.misalign_bytes)
@@ -230,7 +242,7 @@ class Emulator:
                 raise UsageError(
                     f"no line of the kernel was counted at {problem.label}: {report.message}"
                 )
-            built = build(source.text, plan.signature, Mode.LINES, self.toolchain, self.folder)
+            built = self._built(source, plan, Mode.LINES)
             found += counted(built, report.counts, gcov).values()
         return added(found)
 
@@ -271,7 +283,7 @@ class Emulator:
                 f"a trace holds {TRACE_CAPACITY} accesses, a block of {problem.label} makes more: "
                 "take a smaller K"
             )
-        built = build(source.text, plan.signature, Mode.CHECK, self.toolchain, self.folder)
+        built = self._built(source, plan, Mode.CHECK)
         pcs = {int(pc) for pc in np.unique(report.trace["pc"])}
         lines = source_lines(built.executable, built.source_path, pcs)
         return analyse(report.trace, lines, source.text)

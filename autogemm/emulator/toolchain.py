@@ -173,17 +173,27 @@ def shim_sha256() -> str:
     return digest.hexdigest()
 
 
-def build(text: str, signature: Signature, mode: Mode, toolchain: Toolchain, folder: Path) -> Build:
+def build(  # noqa: PLR0913  # a kernel, and how and where to build it
+    text: str,
+    signature: Signature,
+    mode: Mode,
+    toolchain: Toolchain,
+    folder: Path,
+    *,
+    kernels_in: Path | None = None,
+) -> Build:
     """The executable for a kernel's text, from the cache folder or newly built into it. It calls
     kernels with arguments of that signature.
 
+    With ``kernels_in`` that folder has the kernel and its source, and the cache folder what all
+    kernels share: the emulator itself, which takes g++ many times as long.
     Raises KernelCompileError with the compiler's log and the path of the kept source.
     """
     start = time.perf_counter()
     flags = toolchain.kernel_flags(mode)
     key = _key(text, caller_text(signature), mode, toolchain.version, shim_sha256(), *flags)
-    executable = folder / f"{key}.{mode}"
-    source = folder / f"{key}.cu"
+    executable = (kernels_in or folder) / f"{key}.{mode}"
+    source = executable.with_suffix(".cu")
     if not executable.is_file():
         write_atomically(source, text.encode())
         caller = _caller_object(signature, toolchain, folder)
@@ -200,7 +210,8 @@ def _build_executable(
     how: tuple[Mode, Toolchain, tuple[str, ...]],
 ) -> None:
     mode, toolchain, flags = how
-    runtime = _runtime_object(mode, toolchain, executable.parent)
+    shared = caller.parent
+    runtime = _runtime_object(mode, toolchain, shared)
     with tempfile.TemporaryDirectory(dir=executable.parent) as scratch:
         kernel, program = Path(scratch) / "kernel.o", Path(scratch) / "program"
         shim = ("-include", str(SHIM / "cuda_on_cpu.h"))
@@ -214,7 +225,7 @@ def _build_executable(
             _call([*compile_it, "-S", "-o", str(assembly)], source)
             assembly.write_text(least_aligned(assembly.read_text()))
             _call([toolchain.gxx, "-c", str(assembly), "-o", str(kernel)], source)
-        borders = [_border(toolchain, executable.parent, dynamic) for dynamic in (None, text)]
+        borders = [_border(toolchain, shared, dynamic) for dynamic in (None, text)]
         link = [
             "-no-pie",
             "-rdynamic",
@@ -227,7 +238,7 @@ def _build_executable(
         ]
         link += [str(runtime), str(borders[1]), "-ldl"]
         if mode is Mode.LINES:
-            link += [str(_counting_object(toolchain, executable.parent)), "-lgcov"]
+            link += [str(_counting_object(toolchain, shared)), "-lgcov"]
             kernel.with_suffix(".gcno").replace(notes_of(executable))
         _call([toolchain.gxx, *link], source)
         program.replace(executable)

@@ -46,7 +46,8 @@ def plant(family: Family, device: Device, sets: Sequence[CaseSet], draw: Draw, f
     """
     # Later runs have no use for executables of wrong kernels.
     with TemporaryDirectory() as folder:
-        found = run_mutants(family, device, Emulator(Path(folder), HANGS_S), sets, draw)
+        emulator = Emulator(deadline_s=HANGS_S, kernels_in=Path(folder))
+        found = run_mutants(family, device, emulator, sets, draw)
         results: list[MutantResult] = []
         try:
             for one in watched(found, draw.count, "mutants"):
