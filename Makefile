@@ -9,6 +9,8 @@ comma := ,
 BIN := $(VENV)/bin
 # Without a GPU everything but timing works, from recordings.
 EXTRA := plot,report$(if $(shell command -v nvidia-smi),$(comma)cuda12)
+# Some tests wait for processes: one more than there are cores, and nine at most.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8) + 1)')
 TUNE_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRA))
 
 .PHONY: tune test thorough docs mutate clean
@@ -24,7 +26,7 @@ test thorough: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks
 	$(BIN)/clang-format --dry-run --Werror tests/golden/*.cu
-	$(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile -rs $(if $(filter thorough,$@),--thorough)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -rs $(if $(filter thorough,$@),--thorough)
 
 # The website, in build/docs; a broken link is an error.
 docs: $(VENV)/.installed-docs

@@ -54,7 +54,7 @@ SMALL_TILES: dict[str, dict[str, tuple[Value, ...]]] = {
 }
 # TMA wants aligned rows, and with gemm_wgmma TF32 along k: fewer of the edge cases are its own.
 LEAST_CASES = {"gemm_wgmma": 10}
-FIRST_CASES = {Searched.ALWAYS: 8, Searched.WITH_EMULATION: 6, Searched.BY_NAME: 8}
+FIRST_CASES = {Searched.ALWAYS: 6, Searched.WITH_EMULATION: 4, Searched.BY_NAME: 6}
 RANDOM_CONFIGS = [
     (name, index)
     for name in list_families()
@@ -62,7 +62,7 @@ RANDOM_CONFIGS = [
 ]
 SCALES = Epilogue.parse("acc * sa[k / 128, m] * sb[n / 128, k / 128]")
 # A test of a few takes seconds; one of all would take minutes on a busy machine.
-PARTS = 8
+PARTS = 12
 SEEDS = [
     (name, part)
     for name in list_families()

@@ -64,7 +64,7 @@ def told_by(emulator: Emulator, case: GoldenCase, text: str, beta: float) -> str
 PLAIN_CASES = [case for case in GOLDEN_CASES if case.problem.epilogue.is_plain]
 
 
-@pytest.mark.parametrize("case", one_in(6, PLAIN_CASES, lambda case: case.family), ids=str)
+@pytest.mark.parametrize("case", one_in(9, PLAIN_CASES, lambda case: case.family), ids=str)
 def test_every_store_passes_its_row_and_column(
     emulator: Emulator, case: GoldenCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

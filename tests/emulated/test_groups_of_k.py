@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from mutations import Base
 from mutations_divided import DIVIDED_BASES, HOPPER
+from sampling import one_in
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
@@ -116,8 +117,10 @@ CONFIGS: dict[str, dict[str, Value]] = {
 }
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    ("name", "masked"),
+    one_in(3, [(name, masked) for name in CONFIGS for masked in (False, True)]),
+)
 def test_every_schedule_is_right(emulator: Emulator, name: str, masked: bool) -> None:
     number = 2 * list(CONFIGS).index(name) + masked
     base = Base(HOPPER | CONFIGS[name], (), "gemm_wgmma")

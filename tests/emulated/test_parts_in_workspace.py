@@ -26,6 +26,8 @@ SWAPPED: dict[str, Value] = {"BM": 72, "WM": 72, "BN": 128, "WN": 128, "SWAP_AB"
 # Two warpgroups, clusters beside each other, blocks that walk.
 WALKING: dict[str, Value] = {"BM": 128, "CLUSTER_N": 2, "SPLIT_K": 2, "BLOCKS": 132}
 PROBLEM = Problem(200, 264, 520, Layout.NT, DType.BF16)
+# Six tiles, with edges on both sides.
+SMALL = Problem(72, 136, 520, Layout.NT, DType.BF16)
 
 
 def config(**changes: Value) -> Config:
@@ -35,16 +37,16 @@ def config(**changes: Value) -> Config:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({}, PROBLEM),
+        ({}, SMALL),
         (WALKING, PROBLEM),
         (SWAPPED | {"C_BUFFERS": 2, "SPLIT_K": 2}, PROBLEM),
         (
             {"CLUSTER_M": 2, "CLUSTER_N": 2, "STORE_C": "threads"},
             Problem(200, 261, 520, Layout.NN, DType.BF16, ldb=264),
         ),
-        ({"PROMOTE": 128, "SPLIT_K": 2}, Problem(200, 264, 528, Layout.NT, DType.E4M3)),
-        ({"SPLIT_K": 8}, Problem(200, 264, 1040, Layout.NT, DType.I8)),
-        ({"PDL": "late"}, PROBLEM.with_epilogue(Epilogue("gelu(acc + bias[n])"))),
+        ({"PROMOTE": 128, "SPLIT_K": 2}, Problem(72, 144, 528, Layout.NT, DType.E4M3)),
+        ({"SPLIT_K": 8}, Problem(72, 136, 1040, Layout.NT, DType.I8)),
+        ({"PDL": "late"}, SMALL.with_epilogue(Epilogue("gelu(acc + bias[n])"))),
     ],
     ids=["bf16", "walking", "swapped", "clusters", "e4m3", "i8", "epilogue"],
 )
