@@ -364,7 +364,11 @@ def _complaint(inputs: Inputs, error: Doubles) -> str:
     """What is wrong with all errors together, each of which is small enough."""
     if inputs.promise is None or inputs.promised is None:
         return ""
-    times = math.sqrt(float((error**2).sum()) / float(inputs.promised.sum()))
+    squares, promised = float((error**2).sum()), float(inputs.promised.sum())
+    if squares == 0.0:
+        # With an alpha of 0, for example, where none is promised either.
+        return ""
+    times = math.sqrt(squares / promised) if promised > 0.0 else math.inf
     return inputs.promise.complaint("real", times)
 
 

@@ -133,11 +133,16 @@ def sample_configs(  # noqa: PLR0913, PLR0917  # what a space is of, and what of
 def _roomy_space(
     family: Family, device: Device, fix: dict[str, tuple[Value, ...]] | None, dtype: DType
 ) -> Space:
-    square, *few_rows = (replace(problem, dtype=dtype) for problem in ROOMY_PROBLEMS)
+    # Elements of 8 bits are multiplied in the layout nt alone.
+    first, *others = (
+        replace(problem, dtype=dtype, layout=layout)
+        for layout in (Layout.NN, Layout.NT)
+        for problem in ROOMY_PROBLEMS
+    )
     try:
-        return build_space(family, square, device, fix)
+        return build_space(family, first, device, fix)
     except EmptySpaceError:
-        for problem in few_rows:
+        for problem in others:
             with suppress(EmptySpaceError):
                 return build_space(family, problem, device, fix)
         raise
