@@ -5,13 +5,17 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from handwritten import RIGHT, Tiny
 
+from autogemm.codegen import render
 from autogemm.emulator import Emulator
 from autogemm.model.kernel import Launch, LaunchPlan
+from autogemm.model.problem import Problem
+from autogemm.space import launch_plan, load_family
 from autogemm.support.errors import CompilerMissingError, KernelCompileError, UsageError
 
 pytestmark = pytest.mark.emulated
@@ -113,6 +117,19 @@ def test_a_cache_that_is_a_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "emulator").write_text("in the way")
     with pytest.raises(UsageError, match="AUTOGEMM_CACHE"):
         Emulator(tmp_path)
+
+
+def test_kernels_that_are_not_to_be_kept_lie_elsewhere(emulator: Emulator, tmp_path: Path) -> None:
+    family, problem = load_family("naive"), Problem(3, 5, 7)
+    config = family.completed(family.seeds[0])
+    plan = launch_plan(family, config, problem)
+    source = render(family, config, problem)
+    # A text that no other test has.
+    own = replace(source, text=source.text + "// for this test\n")
+    assert Emulator(kernels_in=tmp_path).verify(own, plan, problem).ok
+    built = {path.name for path in tmp_path.iterdir()}
+    assert {Path(name).suffix for name in built} >= {".cu", ".check"}
+    assert not built & {path.name for path in emulator.folder.iterdir()}
 
 
 def test_one_file_from_the_command_line(emulator: Emulator, tmp_path: Path) -> None:
