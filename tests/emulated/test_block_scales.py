@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from sampling import one_in
 from test_fp8_emulated import config
 
 from autogemm.catalogue.gpus import find_device
@@ -29,38 +28,34 @@ MANY = replace(PROBLEM, m=392, n=264, ldc=0)
 
 @pytest.mark.parametrize(
     ("changes", "problem"),
-    one_in(
-        2,
-        [
-            ({}, PROBLEM),
-            (WIDE, PROBLEM),
-            ({"BM": 128, "WM": 128, "BN": 128, "WN": 128}, replace(PROBLEM, dtype=DType.E4M3)),
-            ({"SCHEDULE": "pingpong", "BOX_M": 16}, replace(PROBLEM, dtype=DType.E5M2_F16)),
-            ({"CLUSTER_M": 2, "BLOCKS": 0}, replace(PROBLEM, m=136)),
-            ({"SPLIT_K": 2, "BLOCKS": 0}, PROBLEM),
-            ({"SPLIT_K": 4, "BLOCKS": 0}, replace(PROBLEM, dtype=DType.E4M3, n=136)),
-            ({}, replace(PROBLEM, epilogue=MORE, lda=640, ldb=608, ldc=236)),
-            ({}, Problem(1, 8, 16, Layout.NT, DType.E4M3_F32, epilogue=Epilogue(PRODUCT))),
-            (
-                {"STORE_C": "threads"},
-                replace(
-                    PROBLEM,
-                    epilogue=Epilogue(f"aux[m, n] = {PRODUCT}; alpha * aux + beta * c[m, n]"),
-                ),
+    [
+        ({}, PROBLEM),
+        (WIDE, PROBLEM),
+        ({"BM": 128, "WM": 128, "BN": 128, "WN": 128}, replace(PROBLEM, dtype=DType.E4M3)),
+        ({"SCHEDULE": "pingpong", "BOX_M": 16}, replace(PROBLEM, dtype=DType.E5M2_F16)),
+        ({"CLUSTER_M": 2, "BLOCKS": 0}, replace(PROBLEM, m=136)),
+        ({"SPLIT_K": 2, "BLOCKS": 0}, PROBLEM),
+        ({"SPLIT_K": 4, "BLOCKS": 0}, replace(PROBLEM, dtype=DType.E4M3, n=136)),
+        ({}, replace(PROBLEM, epilogue=MORE, lda=640, ldb=608, ldc=236)),
+        ({}, Problem(1, 8, 16, Layout.NT, DType.E4M3_F32, epilogue=Epilogue(PRODUCT))),
+        (
+            {"STORE_C": "threads"},
+            replace(
+                PROBLEM, epilogue=Epilogue(f"aux[m, n] = {PRODUCT}; alpha * aux + beta * c[m, n]")
             ),
-            ({"BM": 128, "BN": 128, "WN": 128, "BLOCKS": 1}, replace(MANY, k=200)),
-            (
-                {"BM": 128, "WM": 128, "BN": 256, "WN": 128, "SPLIT_K": 2, "BLOCKS": 0}
-                | {"PARTIALS": "in_stages"},
-                PROBLEM,
-            ),
-            (ALTERNATING, PROBLEM),
-            (ALTERNATING | {"STAGES": 3}, replace(PROBLEM, k=768, lda=0, ldb=0)),
-            (ALTERNATING | {"CLUSTER_M": 2, "BLOCKS": 2}, replace(MANY, dtype=DType.E4M3, k=128)),
-            (ALTERNATING | {"SPLIT_K": 2, "BLOCKS": 0}, PROBLEM),
-            (ALTERNATING, replace(PROBLEM, dtype=DType.E5M2_F16, epilogue=MORE, lda=640, ldb=608)),
-        ],
-    ),
+        ),
+        ({"BM": 128, "BN": 128, "WN": 128, "BLOCKS": 1}, replace(MANY, k=200)),
+        (
+            {"BM": 128, "WM": 128, "BN": 256, "WN": 128, "SPLIT_K": 2, "BLOCKS": 0}
+            | {"PARTIALS": "in_stages"},
+            PROBLEM,
+        ),
+        (ALTERNATING, PROBLEM),
+        (ALTERNATING | {"STAGES": 3}, replace(PROBLEM, k=768, lda=0, ldb=0)),
+        (ALTERNATING | {"CLUSTER_M": 2, "BLOCKS": 2}, replace(MANY, dtype=DType.E4M3, k=128)),
+        (ALTERNATING | {"SPLIT_K": 2, "BLOCKS": 0}, PROBLEM),
+        (ALTERNATING, replace(PROBLEM, dtype=DType.E5M2_F16, epilogue=MORE, lda=640, ldb=608)),
+    ],
     ids=[
         *(
             "f32",

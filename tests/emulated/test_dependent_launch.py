@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from golden_cases import GOLDEN_CASES, GoldenCase
-from sampling import one_in
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
@@ -35,20 +34,17 @@ def small(case: GoldenCase) -> Problem:
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    one_in(
-        2,
-        [
-            *((name, None) for name in CASES),
-            (SKINNY, replace(SHORT, layout=Layout.NN, ldb=0, batch=Batch.parse("3"))),
-            (SKINNY, replace(SHORT, m=20, groups=Groups.parse("4,0,11,5"))),
-            (
-                "gemm_skinny_bf16_dependent_split",
-                Problem(5, 264, 2600, Layout.NT, DType.BF16, batch=Batch.parse("2")),
-            ),
-            (WGMMA, replace(SHORT, m=200, groups=Groups.parse("130,0,65,5"))),
-            (WGMMA, replace(SHORT, m=70, batch=Batch.parse("3"))),
-        ],
-    ),
+    [
+        *((name, None) for name in CASES),
+        (SKINNY, replace(SHORT, layout=Layout.NN, ldb=0, batch=Batch.parse("3"))),
+        (SKINNY, replace(SHORT, m=20, groups=Groups.parse("4,0,11,5"))),
+        (
+            "gemm_skinny_bf16_dependent_split",
+            Problem(5, 264, 2600, Layout.NT, DType.BF16, batch=Batch.parse("2")),
+        ),
+        (WGMMA, replace(SHORT, m=200, groups=Groups.parse("130,0,65,5"))),
+        (WGMMA, replace(SHORT, m=70, batch=Batch.parse("3"))),
+    ],
 )
 def test_a_right_kernel_passes(emulator: Emulator, name: str, problem: Problem | None) -> None:
     case = CASES[name]

@@ -96,6 +96,25 @@ def test_a_planted_bug_is_caught(emulator: Emulator, right: str, wrong: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("(BN + BK - 1) / BK * BK", "BN / BK * BK"),
+        ("(BM + STRIPES_N) * 128", "(BM + BN) * 128"),
+    ],
+    ids=["the last stripe is not loaded", "stages of the tile's columns"],
+)
+def test_a_bug_planted_in_stripes_across_k_is_caught(
+    emulator: Emulator, right: str, wrong: str
+) -> None:
+    family, one = load_family("gemm_wgmma"), config(BN=104, WN=104)
+    problem = replace(PROBLEM, layout=Layout.NN, lda=0, ldb=0)
+    source = render(family, one, problem)
+    assert source.text.count(right) == 1
+    planted = replace(source, text=source.text.replace(right, wrong))
+    assert not emulator.verify(planted, launch_plan(family, one, problem), problem).ok
+
+
+@pytest.mark.parametrize(
     ("changes", "problem", "reason"),
     [
         (

@@ -16,6 +16,10 @@ def test_a_product_of_which_nothing_is_left_has_no_error_to_be_compared() -> Non
     plan = launch_plan(family, family.completed(family.seeds[0]), problem)
     inputs = make_inputs(problem, plan, Data.REALS, 1)
     assert inputs.promised is not None
-    inputs = replace(inputs, promised=np.zeros_like(inputs.promised))
+    nothing = np.zeros_like(inputs.promised)
+    inputs = replace(inputs, promised=nothing, bound=np.ones_like(inputs.bound))
     # C is what it was.
     assert compare(problem, inputs, inputs.c).complaint == ""
+    changed = inputs.c.copy()
+    changed.reshape(-1)[0] += 0.5
+    assert "errors are inf times" in compare(problem, inputs, changed).complaint
