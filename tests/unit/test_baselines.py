@@ -15,6 +15,7 @@ from autogemm.targets.cuda.worker.gpu.timing import Method
 from autogemm.targets.cuda.worker.libraries import baselines
 from autogemm.targets.cuda.worker.libraries.baselines import (
     CLEARLY_SLOWER,
+    COMPARED_ROUNDS,
     FIRST_PASS_S,
     LEAST_TIMED,
     MOST_CHECKED,
@@ -65,6 +66,7 @@ class Gpu:
 
     def sampled(self, name: str, time_us: float, count: int) -> list[float]:
         self.launches[name] += count
+        self.elapsed_s += 1e-6 * time_us * count
         return [time_us] * count
 
     def check(self, call: Baseline) -> Any:
@@ -128,8 +130,10 @@ def test_a_hundred_calls_take_bounded_time_and_the_slow_ones_few_launches() -> N
     calls = {f"Lt {i}": ((21e3, 21e3) if i % 4 == 0 else (63e3, 63e3)) for i in range(100)}
     gpu = Gpu(calls)
     near, left_out = selected(gpu)
+    timed_in_turn = gpu.launches["Lt 4"] * MOST_CHECKED * 21e-3
     # The warm-up, and the last call begun.
-    assert gpu.elapsed_s < FIRST_PASS_S + 0.5
+    assert gpu.elapsed_s < FIRST_PASS_S + timed_in_turn + 0.5
+    assert gpu.launches["Lt 4"] == 1 + 3 + ROUNDS < 1 + COMPARED_ROUNDS + ROUNDS
     assert near == [f"Lt {i}" for i in range(0, 4 * len(near), 4)]
     assert all(gpu.launches[f"Lt {i}"] == 1 for i in range(1, 20) if i % 4)
     assert left_out["Lt 99"].reason.startswith("not timed")
@@ -142,6 +146,37 @@ def test_of_many_calls_that_are_equal_some_take_part() -> None:
     near, _ = selected(gpu)
     assert near == [f"Lt {i}" for i in range(MOST_NEAR)]
     assert len(gpu.checked) == MOST_CHECKED + 1
+
+
+@pytest.mark.parametrize("order", [("slow", "a", "b"), ("b", "slow", "a")])
+def test_a_gpu_that_becomes_faster_or_slower_meanwhile_loses_no_fast_call(
+    order: tuple[str, ...],
+) -> None:
+    """At its power limit a GPU may be a fifth slower than a moment before."""
+
+    class Drifting(Gpu):
+        """Alone the second call and those behind it take less; side by side rounds differ."""
+
+        num_samples = 0
+
+        def batch_us(self, call: Baseline, launches: int) -> float:
+            return super().batch_us(call, launches) * (1.0 if order.index(call.name) else 1.3)
+
+        def sampled(self, name: str, time_us: float, count: int) -> list[float]:
+            round_of_three = self.num_samples // 3
+            self.num_samples += count
+            return [time_us * (1.0 + 0.08 * (round_of_three % 3))] * count
+
+    times = {"slow": (1450.0, 1450.0), "a": (1300.0, 1300.0), "b": (1290.0, 1290.0)}
+    near, left_out = selected(Drifting({name: times[name] for name in order}))
+    assert near == ["b", "a"]
+    assert left_out["slow"].reason.startswith("1.124 times")
+
+
+def test_a_wrong_call_that_is_fast_only_side_by_side_makes_no_other_look_slow() -> None:
+    gpu = Gpu({"right": (2000.0, 2000.0), "wrong": (2100.0, 1000.0)}, wrong={"wrong": "no"})
+    near, left_out = selected(gpu)
+    assert (near, left_out["wrong"].status) == (["right"], Status.WRONG_RESULT)
 
 
 def test_code_that_is_loaded_by_a_first_launch_is_not_counted() -> None:

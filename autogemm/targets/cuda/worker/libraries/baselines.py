@@ -2,8 +2,9 @@
 
 `cublasSgemm` and `cublasGemmEx` pick one algorithm by a heuristic, which is not always the fastest:
 `cublasLtMatmul` shows the heuristics' other proposals. All calls are timed once or twice, what is
-clearly slower is left out, and what is near the fastest and right takes part in all rounds of the
-finals, where the fastest is chosen (`autogemm.model.results.finals.fastest_call`).
+clearly slower side by side with the fastest is left out, and what is near it and right takes part
+in all rounds of the finals, where the fastest is chosen
+(`autogemm.model.results.finals.fastest_call`).
 
 FP32 calls must be as exact as FP32 is (`autogemm.targets.cuda.worker.problem.precision`). Parts of
 K may be added up in C's own type, which for 16 bits can be too coarse: where no call is right,
@@ -46,15 +47,17 @@ LEAST_TIMED, FIRST_PASS_S = 10, 2.0
 FIRST_SAMPLE_US, FIRST_SAMPLES = 250.0, 2
 # A first launch may load code, which takes so long at most where it is worth knowing.
 LOADING_US = 20_000.0
-# Multiples of the fastest time: above the first a call is slower wherever it is timed; above the
-# second it is after a few rounds. In finals one was 3 % faster that was as fast as another before.
-CLEARLY_SLOWER, NEAR = 1.15, 1.05
-# Calls that are compared with the reference, and that take part in the finals, at most.
-MOST_CHECKED, MOST_NEAR = 24, 12
+# Multiples of the fastest time: above the first a call is slower whenever it is timed, though a GPU
+# at its power limit may have slowed down meanwhile; above the second it is side by side with the
+# fastest, above the third after a few rounds: in finals one was 3 % faster that was as fast before.
+MUCH_SLOWER, CLEARLY_SLOWER, NEAR = 1.5, 1.15, 1.05
+# Calls that are timed side by side, checked against the reference, and in the finals, at most.
+MOST_COMPARED, MOST_CHECKED, MOST_NEAR = 40, 24, 12
 # Proposals for one product that are tried in a loop over those of a batch.
 MOST_LOOPED = 8
-# Rounds in which calls are found near, and in which a bench finds the one that stands for all.
-ROUNDS, NEAR_ROUNDS = 5, 40
+# Rounds in which calls are found not clearly slower, two where more take longer than that; in which
+# they are found near; and in which a bench finds the one that stands for all.
+COMPARED_ROUNDS, COMPARED_S, ROUNDS, NEAR_ROUNDS = 5, 0.5, 5, 40
 TRIALS = 3
 
 
@@ -156,8 +159,8 @@ def fastest_near(prepared: PreparedProblem) -> Baseline:
         launch_us = prepared.batch_us(near[0], 1)
         method = prepared.stopwatch_about(near[0], launch_us).method
         rounds = rounds_of(launch_us, NEAR_ROUNDS)
-        medians = _medians(prepared.stopwatches(near, method), rounds)
-        near = (near[medians.index(min(medians))],)
+        relative = _relative(prepared.stopwatches(near, method), rounds)
+        near = (near[relative.index(min(relative))],)
     fastest = near[0]
     assert isinstance(fastest, Baseline)
     return fastest
@@ -369,14 +372,14 @@ class Selection:
         method, callable_ones = warm
         right = self._right(callable_ones, method)
         while right:
-            medians = _medians(self._prepared_problem.stopwatches(right, method), ROUNDS)
-            order = sorted(zip(medians, right, strict=True), key=lambda pair: pair[0])
-            least_us, fastest = order[0]
+            relative = _relative(self._prepared_problem.stopwatches(right, method), ROUNDS)
+            order = sorted(zip(relative, right, strict=True), key=lambda pair: pair[0])
+            least, fastest = order[0]
             # A call that adds up in a changing order may be right once and wrong then.
             if not self._is_right(fastest):
                 right.remove(fastest)
                 continue
-            return list(self._kept(order, NEAR * least_us, MOST_NEAR, least_us))
+            return list(self._kept(order, NEAR, MOST_NEAR, least))
         return []
 
     def _warmed_up(self, calls: Sequence[Baseline]) -> tuple[Method, Sequence[Baseline]] | None:
@@ -403,7 +406,7 @@ class Selection:
                 self._leave_out(call, Status.REJECTED, reason)
                 continue
             try:
-                launch_us = self._quick_us(call, method, CLEARLY_SLOWER * fastest_us)
+                launch_us = self._quick_us(call, method, MUCH_SLOWER * fastest_us)
             except DeviceError as error:
                 self._leave_out(call, Status.REJECTED, str(error))
                 continue
@@ -415,7 +418,15 @@ class Selection:
                 checked.append(call)
             timed.append((launch_us, call))
         timed.sort(key=lambda pair: pair[0])
-        kept = self._kept(timed, CLEARLY_SLOWER * fastest_us, MOST_CHECKED, fastest_us)
+        compared = list(self._kept(timed, MUCH_SLOWER, MOST_COMPARED, fastest_us))
+        if not compared:
+            return []
+        watches = self._prepared_problem.stopwatches(compared, method)
+        relative = _relative(watches, COMPARED_ROUNDS, self._clock)
+        order = sorted(zip(relative, compared, strict=True), key=lambda pair: pair[0])
+        # Of those not checked yet one may be wrong, and fast for that.
+        least = min(one for one, call in order if call in checked)
+        kept = self._kept(order, CLEARLY_SLOWER, MOST_CHECKED, least)
         return [call for call in kept if call in checked or self._is_right(call)]
 
     def _quick_us(self, call: Baseline, method: Method, limit_us: float) -> float:
@@ -430,16 +441,16 @@ class Selection:
         return min(prepared.stopwatches([call], method)[0].samples(FIRST_SAMPLES))
 
     def _kept(
-        self, timed: Sequence[tuple[float, Baseline]], most_us: float, most: int, least_us: float
+        self, timed: Sequence[tuple[float, Baseline]], slower: float, most: int, least: float
     ) -> Iterable[Baseline]:
-        """The first that take no longer; of the others it is noted how much longer they take."""
-        for place, (launch_us, call) in enumerate(timed):
-            if launch_us <= most_us and place < most:
+        """The first that take at most so many times as long as the least; of the others it is noted
+        how many times as long they take.
+        """
+        for place, (taken, call) in enumerate(timed):
+            if taken <= slower * least and place < most:
                 yield call
             else:
-                reason = (
-                    f"{launch_us / least_us:.3f} times as long as the fastest before the finals"
-                )
+                reason = f"{taken / least:.3f} times as long as the fastest before the finals"
                 self._leave_out(call, Status.TOO_SLOW, reason)
 
     def _is_right(self, call: Baseline) -> bool:
@@ -472,7 +483,20 @@ def _warm_up(prepared: PreparedProblem, call: Baseline) -> float:
     return warm_up(lambda launches: prepared.batch_us(call, launches))
 
 
-def _medians(stopwatches: Sequence[Stopwatch], num_rounds: int) -> list[float]:
-    """Return the median time of each in us; they are timed in turn."""
-    rounds = [[one.samples(1)[0] for one in stopwatches] for _ in range(num_rounds)]
-    return [statistics.median(times) for times in zip(*rounds, strict=True)]
+def _relative(
+    stopwatches: Sequence[Stopwatch], num_rounds: int, clock: Callable[[], float] | None = None
+) -> list[float]:
+    """How long each takes as a multiple of what one of them takes in the same round, the median of
+    the rounds: they are timed in turn, and what slows down all in a round says nothing.
+
+    With a ``clock`` there are two rounds where they take longer than COMPARED_S.
+    """
+    begin = 0.0 if clock is None else clock()
+    rounds: list[list[float]] = []
+    while len(rounds) < num_rounds:
+        if clock is not None and len(rounds) >= 2 and clock() - begin > COMPARED_S:
+            break
+        times = [one.samples(1)[0] for one in stopwatches]
+        typical = statistics.median(times)
+        rounds.append([time / typical for time in times])
+    return [statistics.median(ratios) for ratios in zip(*rounds, strict=True)]
