@@ -2,7 +2,8 @@
 
 NVML's total energy counter has millijoules of the whole GPU and moves every 20 to 100 ms. So a
 kernel runs back to back for longer than that, and power is taken between two moments at which the
-counter moved.
+counter moved. What it moves by at constant load differs, on an H200 by a fifth within a second
+(`benchmarks/results/energy_counter_h200.txt`), so a second is needed for 2 to 3 %.
 """
 
 import time
@@ -11,8 +12,8 @@ from collections.abc import Callable
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.worker.gpu.timing import Stopwatch
 
-# The kernel runs for so long: the counter moves several times.
-SAMPLE_S = 0.4
+# The kernel runs for so long: the counter moves ten times.
+SAMPLE_S = 1.0
 # Power follows load with a delay; earlier readings belong to the work before.
 SETTLING_S = 0.1
 # Queued at a time.
