@@ -39,9 +39,8 @@ MIN_CHECKS = 44
 # At the end, one after the other: between those after the rounds, which come at a steady pace, a
 # fault at every tenth launch could fall for ever.
 CHECKS_IN_A_ROW = 22
-# Each takes a second for each finalist; the spare ones are those of winner and baseline alone.
+# Each takes a second for each finalist.
 ENERGY_ROUNDS = 5
-SPARE_ENERGY_ROUNDS = 1
 
 
 class Rechecks:
@@ -308,7 +307,7 @@ def measure_spare_energy(
     A counter that does not move is no error here: then neither has an energy.
     """
     try:
-        for one in list(finalists) * SPARE_ENERGY_ROUNDS:
+        for one in finalists:
             _take_energy(meter, one, stopwatches)
     except DeviceError:
         for one in finalists:
