@@ -81,10 +81,10 @@ class Race:
             os.environ["AUTOGEMM_DB"] = f"{place}/race.db"
             for shape, problem in problems.items():
                 try:
-                    cublas = tuned(problem, options["budget"])
+                    found = tuned(problem, options["budget"], options["trials"])
                     autogemm.forget()
                     row = self.row(problem, options["rounds"])
-                    results["rows"].append({"shape": shape, **row, **cublas})
+                    results["rows"].append({"shape": shape, **row, **found})
                 except (AutogemmError, RuntimeError) as error:
                     results["failed"][shape] = one_line(str(error))
                 torch.cuda.empty_cache()
@@ -133,14 +133,14 @@ class Race:
             "cuBLAS: the ratio to its fastest call in the finals of the search",
             "",
             f"{'shape':>42} {'ratio':>6} {'95 %':^14} {'medians':>7} {'us':>9} {'TFLOP/s':>7} "
-            f"{other + ' us':>11} {'TFLOP/s':>7} {'cuBLAS':>6}",
+            f"{other + ' us':>11} {'TFLOP/s':>7} {'cuBLAS':>6} {'tried':>5}  winner",
         ]
         for row in rows:
             lines.append(
                 f"{row['shape']:>42} {row['ratio']:6.3f} {row['ratio_low']:6.3f}.."
                 f"{row['ratio_high']:.3f}  {row['ratio_of_medians']:6.3f} {row['time_us']:9.2f} "
                 f"{row['tflops']:7.1f} {row[f'{other}_us']:11.2f} {row[f'{other}_tflops']:7.1f} "
-                f"{row['cublas_ratio']:6.3f}"
+                f"{row['cublas_ratio']:6.3f} {row['tried']:5}  {row['winner']}"
             )
         if rows:
             fastest = [min(row["ratio"], row["cublas_ratio"]) for row in rows]
@@ -158,16 +158,21 @@ def mean_of(ratios: Sequence[float]) -> str:
     return f"{len(ratios)} ratios: {mean:.3f}"
 
 
-def tuned(problem: Problem, budget_s: float) -> dict[str, Any]:
-    """Tune a problem for `autogemm.gemm`: the winner's ratio to cuBLAS in the finals. Raises
+def tuned(problem: Problem, budget_s: float, trials: int) -> dict[str, Any]:
+    """Tune a problem for `autogemm.gemm`: the winner, and its ratio to cuBLAS in the finals. Raises
     AutogemmError where no candidate ran correctly, or cuBLAS has no such product.
     """
-    options: dict[str, Any] = {"budget_s": budget_s, "trials": 60, "rounds": 8}
+    options: dict[str, Any] = {"budget_s": budget_s, "trials": trials, "rounds": 8}
     result = autogemm.tune(problem, certify=False, progress=False, require_gpu=True, **options)
     if result.finals is None:
         raise AutogemmError("no candidate ran correctly")
-    finals = result.finals
-    return {"cublas_ratio": finals.winner.ratio, "cublas": finals.baseline.name}
+    winner, config = result.finals.winner, result.finals.winner.config
+    return {
+        "cublas_ratio": winner.ratio,
+        "cublas": result.finals.baseline.name,
+        "tried": len(result.outcomes),
+        "winner": f"{config.family} {config}" if config else "",
+    }
 
 
 def operands(problem: Problem) -> tuple[Any, Any]:
@@ -260,6 +265,7 @@ def race_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--commit", default="", help="Which commit this is, for the record."),
         click.option("--shapes", default="", help="By semicolons. Default: those of the suite."),
         click.option("--rounds", default=20, help="Rounds of the race.", show_default=True),
+        click.option("--trials", default=60, help="Configs a shape at most.", show_default=True),
         click.option("--budget", default=3.0, help="Search time a shape in s.", show_default=True),
     ):
         command = option(command)

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import autogemm
+from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import AutogemmError
@@ -35,14 +36,13 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = SimpleNamespace(
         __version__="2.0", Tensor=OnCpu, cuda=SimpleNamespace(**cuda, empty_cache=lambda: None)
     )
-    finals = SimpleNamespace(
-        winner=SimpleNamespace(ratio=1.25), baseline=SimpleNamespace(name="Lt 3")
-    )
+    winner = SimpleNamespace(ratio=1.25, config=Config.of("gemm_wgmma", {"BM": 64}))
+    finals = SimpleNamespace(winner=winner, baseline=SimpleNamespace(name="Lt 3"))
 
     def tune(problem: Problem, **_: Any) -> Any:
         if problem.m == 77:
             raise AutogemmError("no room\nfor it")
-        return SimpleNamespace(finals=None if problem.m == 78 else finals)
+        return SimpleNamespace(finals=None if problem.m == 78 else finals, outcomes=(1, 2, 3))
 
     def calls_of(problem: Problem) -> Any:
         errors = {"autogemm": 0.001, "DeepGEMM": math.nan if problem.m == 79 else 0.002}
@@ -85,6 +85,7 @@ def test_rows_pair_the_rounds_and_keep_them(
     assert row["tflops"] == pytest.approx(2 * 64 * 7168 * 2048 / 10e6)
     assert row["samples_us"] == US
     assert (row["cublas_ratio"], row["cublas"]) == (1.25, "Lt 3")
+    assert (row["tried"], row["winner"]) == (3, "gemm_wgmma BM=64")
     assert found["commit"] == "abc"
     assert found["command"] == "benchmarks/deepgemm_race.py --out OUT --commit abc"
     assert "geometric mean of 8 ratios: 1.250" in shown
@@ -95,8 +96,9 @@ def test_rows_pair_the_rounds_and_keep_them(
 def test_the_faster_of_both_baselines_has_a_mean_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def tuned(problem: Problem, _: float) -> dict[str, Any]:
-        return {"cublas_ratio": 0.8 if problem.m == 256 else 5.0, "cublas": "Lt 3"}
+    def tuned(problem: Problem, *_: float) -> dict[str, Any]:
+        ratio = 0.8 if problem.m == 256 else 5.0
+        return {"cublas_ratio": ratio, "cublas": "Lt 3", "tried": 1, "winner": ""}
 
     monkeypatch.setattr(grouped_race, "tuned", tuned)
     _, shown = raced(tmp_path, "--shapes", "256;512")
