@@ -9,6 +9,7 @@ where templates or search spaces have changed so that an entry says what is no l
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -149,6 +150,8 @@ def _winner(  # noqa: PLR0913, PLR0917  # as it is known
         rounds=listed.get("rounds", 0),
         l2=CacheState(listed.get("l2", "warm")),
         max_error=str(settings.get("max_error") or ""),
+        error=_known(listed, "error"),
+        baseline_error=_known(listed, "baseline_error"),
     )
 
 
@@ -188,6 +191,11 @@ def as_today(
 @cache
 def _families() -> dict[str, Family]:
     return {family.name: family for family in default_families(emulation=True)}
+
+
+def _known(listed: dict[str, Any], name: str) -> float | None:
+    value = listed.get(name)
+    return None if value is None or not math.isfinite(value) else _rounded(value)
 
 
 def _rounded(value: float) -> float:

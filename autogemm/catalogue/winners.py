@@ -19,7 +19,7 @@ from autogemm.model.results.stored import TimedText
 from autogemm.support.cells import one_line
 from autogemm.support.errors import ExchangeError, UsageError
 from autogemm.support.files import unpacked, write_chunks_atomically
-from autogemm.support.limits import AnySha256, Count, Line, LongText, RatioOrNan, TimeUs
+from autogemm.support.limits import AnySha256, Count, Error, Line, LongText, RatioOrNan, TimeUs
 from autogemm.support.resources import data_folder
 
 FILE_NAME = "winners.jsonl.gz"
@@ -50,6 +50,8 @@ class Winner:
     ``text`` says whether its family emits that very text today; where it is another one, or where
     that is not known, the times are those of an earlier kernel of the same config. ``source`` is
     the committed result, ``commit`` the one that was measured, ``rounds`` 0 where not known.
+    ``error`` and ``baseline_error`` are ||C - reference||_F / ||reference||_F of winner and
+    baseline when they were timed, None where they were not kept.
     """
 
     gpu: Line
@@ -69,6 +71,8 @@ class Winner:
     rounds: Count = 0
     l2: CacheState = CacheState.WARM
     max_error: Line = ""
+    error: Error | None = None
+    baseline_error: Error | None = None
 
     @property
     def config(self) -> Config:

@@ -65,8 +65,8 @@ BEST: Columns = (
 
 WINNER: Columns = (
     *(*PLACE, *PROBLEM, "l2", *SPEED, *RATIO, "baseline", "baseline_us", "text", "family"),
-    *("config", "kernel_sha256", "driver", "compiler", "cublas", "rounds", "max_error"),
-    *("date", "commit", "source", "command"),
+    *("config", "kernel_sha256", "driver", "compiler", "cublas", "rounds", "max_error", "error"),
+    *("baseline_error", "date", "commit", "source", "command"),
 )
 WINNER_TABLE: Columns = (
     *(*SHORT_PLACE, *SPEED, *RATIO, "baseline", "text", "family", "date", "commit", "source"),

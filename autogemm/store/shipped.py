@@ -126,6 +126,7 @@ def shipped_kernel(one: Winner, source: KernelSource) -> StoredKernel:
         measured_at=_day(one),
         verification=None,
         baseline=one.baseline,
+        kept_error=one.error,
     )
 
 

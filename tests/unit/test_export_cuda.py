@@ -150,6 +150,17 @@ def test_header_of_a_kernel_that_never_ran(family: Family) -> None:
     assert "not verified" in text
 
 
+@pytest.mark.parametrize(
+    ("kept", "said"), [(2.5e-3, "relative (Frobenius) 0.0025"), (None, "not kept")]
+)
+def test_header_of_a_kernel_of_which_the_error_alone_was_kept(
+    family: Family, kept: float | None, said: str
+) -> None:
+    kernel = stored_kernel(family, SQUARE, verification=None, kept_error=kept)
+    assert f"// error:   {said}" in header(exported(kernel, family))
+    assert json.loads(export_json(kernel, TODAY))["measurement"]["error"] == kept
+
+
 def test_header_mentions_a_cold_cache(family: Family) -> None:
     kernel = stored_kernel(family, SQUARE, l2=CacheState.COLD)
     assert any("cold L2" in line for line in header(exported(kernel, family)))

@@ -21,7 +21,7 @@ from autogemm.model.fusion import Fusion, fusion_of
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Certificate
-from autogemm.model.results.outcome import CacheState, Environment, Provenance, Verification
+from autogemm.model.results.outcome import CacheState, Environment, Provenance
 from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
 from autogemm.model.signature import (
     COUNTS,
@@ -238,6 +238,7 @@ def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None 
             "ratio_low": kernel.ratio_low,
             "ratio_high": kernel.ratio_high,
             "baseline": kernel.baseline,
+            "error": kernel.error,
             "verification": asdict(kernel.verification) if kernel.verification else None,
         },
         "certificate": _certificate_dict(kernel.certificate),
@@ -301,7 +302,7 @@ def _provenance(
         ("problem", f"C = {_formula(problem)}, {problem.label}, row-major"),
         ("GPU", f"{device.name} ({device.sm})"),
         ("time", caveat + _speed(kernel)),
-        ("error", (caveat if kernel.verification else "") + _error(kernel.verification)),
+        ("error", (caveat if kernel.error is not None else "") + _error(kernel)),
         ("with", _versions(kernel.environment)),
         ("from", (on_record and on_record.origin) or run),
         ("family", f"{source.family}, template sha256 {source.template_sha256}"),
@@ -371,9 +372,12 @@ def _speed(kernel: StoredKernel) -> str:
     return text
 
 
-def _error(verification: Verification | None) -> str:
+def _error(kernel: StoredKernel) -> str:
+    verification = kernel.verification
+    if kernel.error is None:
+        return "not verified" if kernel.time_us is None else "not kept"
     if verification is None:
-        return "not verified"
+        return f"relative (Frobenius) {kernel.error:.3g}"
     absolute = verification.max_abs_error
     largest = "largest" if absolute is None else f"largest {absolute:.3g},"
     return (

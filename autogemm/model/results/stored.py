@@ -44,7 +44,8 @@ class StoredKernel:
     of cuBLAS that the ratio is to, None where it is not known. ``certificate`` is the
     newest of this kernel on this device, None if it was never certified there. ``run_id`` is None
     for a kernel that was in no run, only benchmarked or profiled. Numbers of kernels begin at 1:
-    0 is one of the catalogue.
+    0 is one of the catalogue. ``kept_error`` is the error (`error`) where the verification was not
+    kept.
     """
 
     kernel_id: int
@@ -63,6 +64,12 @@ class StoredKernel:
     verification: Verification | None
     certificate: Certificate | None = None
     baseline: str | None = None
+    kept_error: float | None = None
+
+    @property
+    def error(self) -> float | None:
+        """||C - reference||_F / ||reference||_F when it was timed, None where not known."""
+        return self.verification.error if self.verification else self.kept_error
 
     @property
     def label(self) -> str:

@@ -180,7 +180,7 @@ def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel 
             name: getattr(spec, name) for name in ("device", "environment", "provenance", "l2")
         }
         measured_at = entry.bench.started_at
-        none = {"certificate": None, "baseline": None}
+        none = {"certificate": None, "baseline": None, "kept_error": None}
         return value_of(StoredKernel, entry, **known, **place, **none, measured_at=measured_at)
     profile = session.scalar(
         select(ProfileRecord).filter_by(kernel_id=kernel.id).order_by(ProfileRecord.id.desc())
@@ -189,7 +189,7 @@ def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel 
         return None
     # A time under a profiler is none to compare.
     timed = ("time_us", "ratio", "ratio_low", "ratio_high", "baseline")
-    untimed = (*timed, "verification", "certificate")
+    untimed = (*timed, "verification", "certificate", "kept_error")
     return value_of(
         StoredKernel,
         profile,

@@ -234,6 +234,7 @@ def _stored_kernel(session: Session, timing: Timing, kernel: KernelRecord) -> St
         verification=verification_of(timing),
         certificate=newest_certificate(session, kernel.id, run.device_id),
         baseline=_baseline_of(session, timing),
+        kept_error=None,
     )
 
 
