@@ -414,7 +414,7 @@ def test_the_catalogue_is_asked_for_one_problem_on_one_gpu(folder: Path) -> None
     # Another GPU has it with an epilogue alone, which is not asked for.
     plain = export("best.cu", "--size", "640", "--no-verify")
     assert "640 nn f32 on NVIDIA H200" in plain.stdout
-    expect_refusal(export("other.cu", "--size", "641"), 2, "no result")
+    expect_refusal(export("other.cu", "--size", "641"), 2, "no result", "catalogue has no such")
     assert not (folder / "other.cu").exists()
     # The database comes first, and alone where a run, or no size, is named.
     assert "run 1," in export("-", "--size", "4096").stdout

@@ -146,7 +146,7 @@ def _stored_or_shipped(
     try:
         with open_database(command.db) as store:
             return store.stored_kernel(command.kernel_key or query), None
-    except NotFoundError:
+    except NotFoundError as error:
         if command.kernel_key is not None or query.size is None:
             raise
         families = [query.family] if query.family else [one.name for one in default_families()]
@@ -159,7 +159,10 @@ def _stored_or_shipped(
         )
         winners = chosen_winners(families, plain) or chosen_winners(families, query)
         if not winners:
-            raise
+            raise NotFoundError(
+                f"{error}; the catalogue has no such kernel either (autogemm db best --catalogue "
+                "lists it)"
+            ) from error
     gpus = sorted({one.gpu for one in winners})
     if len(gpus) > 1:
         raise UsageError(_several_gpus(gpus))
