@@ -424,7 +424,7 @@ class Selection:
         watches = self._prepared_problem.stopwatches(compared, method)
         relative = _relative(watches, COMPARED_ROUNDS, self._clock)
         order = sorted(zip(relative, compared, strict=True), key=lambda pair: pair[0])
-        # Of those not checked yet one may be wrong, and fast for that.
+        # A call that is not checked yet may be wrong, and fast because of that.
         least = min(one for one, call in order if call in checked)
         kept = self._kept(order, CLEARLY_SLOWER, MOST_CHECKED, least)
         return [call for call in kept if call in checked or self._is_right(call)]
