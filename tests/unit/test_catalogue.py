@@ -130,6 +130,7 @@ def test_what_ships_is_small_and_says_where_it_is_from() -> None:
     for one in found:
         assert (data_folder("db").parent / one.source).exists()
         assert all((one.driver, one.compiler, one.cublas, one.date, one.commit, one.command))
+        assert one.error is not None and one.error < 0.05
     keys = [(one.gpu, one.problem, one.l2, "emulated" in one.config.family) for one in found]
     assert len(set(keys)) == len(keys)
 
@@ -261,7 +262,9 @@ def test_tune_reads_it(ships: Ships, tmp_path: Path) -> None:
 
 
 def test_the_catalogue_is_listed_and_marked_as_recorded(ships: Ships) -> None:
-    ships(winner(), winner(Problem(64, 64, 64, Layout.NT, DType.BF16), SECOND))
+    errors = {"error": 1.5e-6, "baseline_error": 2.5e-6}
+    known = replace(winner(), **errors)
+    ships(known, winner(Problem(64, 64, 64, Layout.NT, DType.BF16), SECOND))
 
     def listed(*arguments: str) -> str:
         result = CliRunner().invoke(main, ["db", "best", "--catalogue", *arguments])
@@ -270,6 +273,8 @@ def test_the_catalogue_is_listed_and_marked_as_recorded(ships: Ships) -> None:
 
     rows = json.loads(listed("--json"))
     assert [row["size"] for row in rows] == ["512", "64"]
+    assert {name: rows[0][name] for name in errors} == errors
+    assert rows[1]["error"] is None
     assert rows[0]["provenance"] == "recorded" and rows[0]["text"] == "unknown"
     assert rows[0]["source"] == "benchmarks/results/some.json"
     assert rows[0]["config"] == FIRST.as_dict()

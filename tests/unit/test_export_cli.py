@@ -350,6 +350,7 @@ def shipped(problem: Problem, gpu: str = "NVIDIA H200") -> Winner:
         **{"gpu": gpu, "problem": problem, "kernels": (kernel,), "kernel_sha256": ""},
         **{"text": TimedText.UNKNOWN, "baseline": "cuBLASLt proposal 2", "baseline_us": 15.6},
         **{"date": "2026-11-20", "commit": "abc1234", "source": "a.json", "command": "suite.py"},
+        **{"error": 1.5e-6, "baseline_error": 2.5e-6},
         **versions,
     )
 
@@ -393,6 +394,7 @@ def test_what_the_database_lacks_comes_from_the_catalogue(
     assert "RECORDED, NOT MEASURED ON THIS MACHINE" in text
     assert "// from:    the catalogue, 2026-11-20, whose source was not kept\n" in text
     assert "not known to be of this text" in text
+    assert "relative (Frobenius) 1.5e-06\n" in text.replace("\n//          ", " ")
     assert "1.2500 times the speed of cuBLASLt proposal 2" in text.replace("\n//          ", " ")
     monkeypatch.setenv("AUTOGEMM_DB", str(folder / "no.db"))
     json_of = ("best.json", "--size", "768", "--gpu", "h100", "--format", "json", "--no-verify")
@@ -401,6 +403,7 @@ def test_what_the_database_lacks_comes_from_the_catalogue(
     assert (said["kernel_id"], said["run_id"]) == (None, None)
     assert said["measurement"]["timed_text"] == "unknown"
     assert said["measurement"]["provenance"] == "recorded"
+    assert said["measurement"]["error"] == 1.5e-6
 
 
 @pytest.mark.usefixtures("catalogue")
