@@ -137,7 +137,9 @@ GROUP_MUTATIONS: tuple[Mutation, ...] = (
         *(TALL, "a row tile less than has rows"),
         *("if (rows <= row + (TILES - 1) * 64)", "if (rows < row + TILES * 64)"),
     ),
-    Mutation(TALL, "rows of all groups before", "place.end_m - place.m0, 0", "place.end_m % 128, 0"),
+    Mutation(
+        TALL, "rows of all groups before", "place.end_m - place.m0, 0", "place.end_m % 128, 0"
+    ),
     Mutation(
         *(TALL, "the last row tile never made"),
         *("multiply_tile<TILES>(", "multiply_tile<TILES == ROW_TILES ? TILES - 1 : TILES>("),

@@ -54,12 +54,21 @@ def config(**changes: Value) -> Config:
             replace(PROBLEM, dtype=DType.E5M2_F16),
         ),
         ({"SPLIT_K": 2, "BLOCKS": 0, "PROMOTE": 128}, PROBLEM),
+        ({"BM": 128, "WM": 128, "PROMOTE": 128}, PROBLEM),
+        ({"PROMOTE": 128, "PROMOTION": "alternating"}, PROBLEM),
+        (
+            {"SPLIT_K": 2, "BLOCKS": 0, "PROMOTE": 128, "PROMOTION": "alternating"},
+            replace(PROBLEM, dtype=DType.E5M2),
+        ),
         ({"EPILOGUE": "overlapped", "PROMOTE": 0}, replace(PROBLEM, dtype=DType.E5M2)),
         ({}, SCALED),
         ({}, replace(PROBLEM, lda=640, ldb=608, groups=Groups.parse("3"))),
         ({}, SECOND),
     ],
-    ids=["f32", "bf16", "pingpong", "split", "overlapped", "scaled", "groups", "second"],
+    ids=[
+        *("f32", "bf16", "pingpong", "split", "two row tiles", "alternating", "alternating split"),
+        *("overlapped", "scaled", "groups", "second"),
+    ],
 )
 def test_a_right_kernel_passes(
     emulator: Emulator, changes: dict[str, Value], problem: Problem

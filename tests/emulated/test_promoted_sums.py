@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from promotion_bugs import NEVER, Edit, promoted_every, with_edits
 
 from autogemm.codegen import render
 from autogemm.emulator import Emulator
@@ -34,22 +35,19 @@ BLOCKS = PROBLEM.with_epilogue(Epilogue("acc * sa[k / 128, m] * sb[n / 128, k / 
 WITH_REST = replace(PROBLEM, k=16400, lda=0, ldb=0)
 BF16 = replace(PROBLEM, m=64, n=64, dtype=DType.E4M3, ldc=0)
 
-INTERVAL = "constexpr int K_TILES = PROMOTE / BK;"
-NEVER = (INTERVAL, "constexpr int K_TILES = 1 << 20;")
-SELDOM = (INTERVAL, "constexpr int K_TILES = 1024 / BK;")
+SELDOM = 1024 // 128
 ADDED = "accum[i][j] += partial[i][j];"
-NO_REST = (ADDED, f"if (end - first == K_TILES) {ADDED}")
+NO_REST = ((ADDED, f"if (end - first == K_TILES) {ADDED}"),)
 
 
 def reported(
-    emulator: Emulator, problem: Problem, promote: int, edit: tuple[str, str] = ("", "")
+    emulator: Emulator, problem: Problem, promote: int, edits: tuple[Edit, ...] = ()
 ) -> EmulatorReport:
     """What is found on reals alone."""
     family = load_family("gemm_wgmma")
     config = family.completed(Config.of("gemm_wgmma", TILE | {"PROMOTE": promote}))
     source, plan = render(family, config, problem), launch_plan(family, config, problem)
-    assert edit[0] in source.text
-    source = replace(source, text=source.text.replace(*edit)) if edit[0] else source
+    source = replace(source, text=with_edits(source.text, edits))
     return emulator.run(source, plan, problem, RunOptions(data=Data.REALS))
 
 
@@ -69,35 +67,35 @@ def test_sums_that_are_promoted_as_said_are_right(
 
 
 @pytest.mark.parametrize(
-    ("problem", "promote", "edit"),
+    ("problem", "promote", "edits"),
     [
-        (PROBLEM, 128, NEVER),
-        (PROBLEM, 512, NEVER),
-        (PROBLEM, 128, SELDOM),
+        (PROBLEM, 128, promoted_every(NEVER, 128)),
+        (PROBLEM, 512, promoted_every(NEVER, 512)),
+        (PROBLEM, 128, promoted_every(SELDOM, 128)),
         (WITH_REST, 256, NO_REST),
-        (SCALED, 128, NEVER),
-        (BF16, 128, NEVER),
-        (replace(PROBLEM, dtype=DType.E4M3_F16), 128, SELDOM),
-        (replace(PROBLEM, dtype=DType.E5M2_F32), 128, NEVER),
+        (SCALED, 128, promoted_every(NEVER, 128)),
+        (BF16, 128, promoted_every(NEVER, 128)),
+        (replace(PROBLEM, dtype=DType.E4M3_F16), 128, promoted_every(SELDOM, 128)),
+        (replace(PROBLEM, dtype=DType.E5M2_F32), 128, promoted_every(NEVER, 128)),
     ],
 )
 def test_sums_that_are_promoted_more_seldom_are_found(
-    emulator: Emulator, problem: Problem, promote: int, edit: tuple[str, str]
+    emulator: Emulator, problem: Problem, promote: int, edits: tuple[Edit, ...]
 ) -> None:
-    report = reported(emulator, problem, promote, edit)
+    report = reported(emulator, problem, promote, edits)
     assert [one.kind for one in report.findings] == [FindingKind.INEXACT]
     assert f"added in FP32 every {promote} of K" in report.message
 
 
 def test_the_bound_of_each_element_does_not_find_them(emulator: Emulator) -> None:
     """So that the errors as a whole are what does."""
-    assert reported(emulator, PROBLEM, 128, NEVER).max_error_ratio < 1
+    assert reported(emulator, PROBLEM, 128, promoted_every(NEVER, 128)).max_error_ratio < 1
 
 
 def test_sums_of_blocks_with_scales_begin_anew(emulator: Emulator) -> None:
     """One that does not is multiplied by other scales, which elements show."""
     never = ("step > 0", "k_tile > 0 || step > 0")
-    report = reported(emulator, BLOCKS, 128, never)
+    report = reported(emulator, BLOCKS, 128, (never,))
     assert not report.ok
 
 

@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=128 BN=128 WM=64 WN=128 STAGES=6 SCHEDULE=cooperative CLUSTER_M=2
 // CLUSTER_N=1 SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=8 BLOCKS=132 EPILOGUE=after K_ORDER=forward
-// SWAP_AB=0 SHORT_BY=0 PACK=none PROMOTE=128 STORE_C=tma
+// SWAP_AB=0 SHORT_BY=0 PACK=none PROMOTE=128 PROMOTION=after STORE_C=tma
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B e4m3, C bf16, accumulators FP32 in registers, of fewer bits in tensor cores.
@@ -307,6 +307,12 @@ __device__ __forceinline__ void keep_in_place(float (&accum)[64]) {
     }
 }
 
+// The compiler computes these descriptors here and not where they are used, so that products do not
+// wait for it.
+__device__ __forceinline__ void compute_now(unsigned long long& a, unsigned long long& b) {
+    asm volatile("" : "+l"(a), "+l"(b));
+}
+
 // Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
 //   a: 64 x 32, stored along k
 //   b: 32 x 128, stored along k
@@ -584,14 +590,11 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, const TensorMa
     }
 }
 
-// Depth after which tensor cores' sums are added to those in FP32, and begin anew.
-constexpr int PROMOTE = 128;
-
-// accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles.
+// accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles:
+// the sums over each, which are added in FP32.
 __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
                                               int column, float (&accum)[ROW_TILES][NUM_ACCUM]) {
-    constexpr int K_TILES = PROMOTE / BK;
-    float partial[ROW_TILES][NUM_ACCUM];
+    static_assert(BK == 128, "sums are added after each k tile");
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         #pragma unroll
@@ -599,43 +602,42 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
             accum[i][j] = 0.0f;
         }
     }
-    for (int first = 0; first < num_k_tiles; first += K_TILES) {
-        const int end = first + K_TILES < num_k_tiles ? first + K_TILES : num_k_tiles;
-        int before = 0;
-        for (int k_tile = first; k_tile < end; ++k_tile) {
-            mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
-            const unsigned long long a =
-                matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
-            const unsigned long long b =
-                matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+    mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+    unsigned long long a = matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
+    unsigned long long b =
+        matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+        const int used = pipeline.stage;
+        // One row tile after the other, so that sums in tensor cores take the registers of one.
+        #pragma unroll
+        for (int i = 0; i < ROW_TILES; ++i) {
+            float partial[NUM_ACCUM];
             wgmma_fence();
             #pragma unroll
             for (int step = 0; step < BK / STEP; ++step) {
-                #pragma unroll
-                for (int i = 0; i < ROW_TILES; ++i) {
-                    const int in_a = i * 64 * 128 + step * 32;
-                    const int in_b = step * 32;
-                    wgmma_e4m3_kk(partial[i], a + (in_a >> 4), b + (in_b >> 4),
-                                  k_tile > first || step > 0);
-                }
+                const int in_a = i * 64 * 128 + step * 32;
+                const int in_b = step * 32;
+                wgmma_e4m3_kk(partial, a + (in_a >> 4), b + (in_b >> 4), step > 0);
             }
             wgmma_commit();
-            // Products with this k tile are under way while the next one is waited for.
-            if (k_tile > first) {
-                wgmma_wait_1();
-                pipeline.release(before);
+            if (i + 1 == ROW_TILES) {
+                // Products are under way while the next k tile is waited for.
+                pipeline.advance();
+                if (k_tile + 1 < num_k_tiles) {
+                    mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+                }
+                a = matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
+                b = matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+                compute_now(a, b);
             }
-            before = pipeline.stage;
-            pipeline.advance();
-        }
-        wgmma_wait_0();
-        pipeline.release(before);
-        #pragma unroll
-        for (int i = 0; i < ROW_TILES; ++i) {
-            keep_in_place(partial[i]);
+            wgmma_wait_0();
+            if (i + 1 == ROW_TILES) {
+                pipeline.release(used);
+            }
+            keep_in_place(partial);
             #pragma unroll
             for (int j = 0; j < NUM_ACCUM; ++j) {
-                accum[i][j] += partial[i][j];
+                accum[i][j] += partial[j];
             }
         }
     }

@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=64 BN=128 WM=64 WN=128 STAGES=6 SCHEDULE=pingpong CLUSTER_M=1
 // CLUSTER_N=1 SPLIT_K=1 BOX_M=16 C_BUFFERS=2 GROUP_M=8 BLOCKS=132 EPILOGUE=after K_ORDER=forward
-// SWAP_AB=0 SHORT_BY=0 PACK=none PROMOTE=128 STORE_C=tma
+// SWAP_AB=0 SHORT_BY=0 PACK=none PROMOTE=512 STORE_C=tma
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B e5m2, C f16, accumulators FP32 in registers, of fewer bits in tensor cores.
@@ -500,7 +500,7 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, const TensorMa
 }
 
 // Depth after which tensor cores' sums are added to those in FP32, and begin anew.
-constexpr int PROMOTE = 128;
+constexpr int PROMOTE = 512;
 
 // accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles.
 __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,

@@ -138,7 +138,7 @@ CASES = (
             epilogue=Epilogue("acc * scale"),
         ),
         {"BN": 128, "WN": 128, "CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "after"}
-        | {"C_BUFFERS": 1, "STAGES": 6, "PROMOTE": 128},
+        | {"C_BUFFERS": 1, "STAGES": 6, "PROMOTE": 128, "PROMOTION": "alternating"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -166,7 +166,7 @@ CASES = (
         "e5m2_f16_pingpong",
         Problem(8192, 8192, 8192, Layout.NT, DType.E5M2_F16),
         {"BM": 64, "BN": 128, "WM": 64, "WN": 128, "SCHEDULE": "pingpong", "BOX_M": 16}
-        | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after", "STAGES": 6, "PROMOTE": 128},
+        | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after", "STAGES": 6, "PROMOTE": 512},
         family="gemm_wgmma",
         least_arch=90,
     ),

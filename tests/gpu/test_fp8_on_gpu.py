@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from promotion_bugs import NEVER, Edit, promoted_every, with_edits
 
 import autogemm
 from autogemm.codegen import render
@@ -46,7 +47,7 @@ def candidate(
     compiler: Compiler,
     problem: Problem,
     promote: int,
-    edit: tuple[str, str] = ("", ""),
+    edits: tuple[Edit, ...] = (),
     *,
     few_blocks: bool = False,
     **changes: Value,
@@ -54,8 +55,7 @@ def candidate(
     family = load_family("gemm_wgmma")
     config = family.completed(Config.of("gemm_wgmma", TILE | {"PROMOTE": promote} | changes))
     source = render(family, config, problem)
-    assert edit[0] in source.text
-    source = replace(source, text=source.text.replace(*edit)) if edit[0] else source
+    source = replace(source, text=with_edits(source.text, edits))
     compiled = compiler.compile(source, target.device.sm)
     plan = launch_plan(family, config, problem, few_blocks=few_blocks)
     return Candidate(source, plan, compiled)
@@ -66,10 +66,10 @@ def measured(
     compiler: Compiler,
     problem: Problem,
     promote: int,
-    edit: tuple[str, str] = ("", ""),
+    edits: tuple[Edit, ...] = (),
     **changes: Value,
 ) -> Outcome:
-    return target.measure(candidate(target, compiler, problem, promote, edit, **changes), None)
+    return target.measure(candidate(target, compiler, problem, promote, edits, **changes), None)
 
 
 @pytest.mark.parametrize("dtype", [one for one in DType if one.size_bytes == 1], ids=str)
@@ -81,6 +81,27 @@ def test_a_kernel_is_right(
     problem = Problem(264, 400 if dtype.c.saturates else 392, 1040, Layout.NT, dtype)
     target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
     outcome = measured(target, compiler, problem, promote)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ALTERNATING,
+        ALTERNATING | {"SPLIT_K": 2, "BLOCKS": 0},
+        {"SPLIT_K": 4, "BLOCKS": 0, "BM": 64},
+        {"BM": 128, "WM": 128, "BN": 256, "WN": 128, "STAGES": 4},
+        {"BM": 256, "WM": 128, "CLUSTER_N": 2, "STAGES": 4},
+        {"BM": 128, "WM": 128, "SCHEDULE": "pingpong", "BOX_M": 16},
+    ],
+    ids=str,
+)
+def test_sums_of_a_row_tile_are_promoted_before_the_next(
+    target: CudaTarget, compiler: Compiler, changes: dict[str, Value]
+) -> None:
+    problem = Problem(520, 392, 4112, Layout.NT, DType.E4M3_F32)
+    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
+    outcome = measured(target, compiler, problem, 128, **changes)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
 
 
@@ -189,7 +210,7 @@ def test_wrong_scales_of_blocks_are_seen(
 ) -> None:
     problem = Problem(264, 392, 1040, Layout.NT, DType.E4M3, epilogue=SCALED)
     target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
-    outcome = measured(target, compiler, problem, 128, edit)
+    outcome = measured(target, compiler, problem, 128, (edit,))
     assert outcome.status is Status.WRONG_RESULT
 
 
@@ -201,14 +222,14 @@ NO_WAIT = (
 
 @pytest.mark.skipif(find_sanitizer() is None, reason="compute-sanitizer is not installed")
 @pytest.mark.parametrize(
-    ("changes", "edit", "refused"),
+    ("changes", "edits", "refused"),
     [
-        ({}, ("", ""), set()),
-        ({"CLUSTER_M": 2}, ("", ""), set()),
-        ({"SCHEDULE": "pingpong", "BM": 64, "BOX_M": 16}, ("", ""), set()),
-        ({"SPLIT_K": 4, "BLOCKS": 0, "BM": 64}, ("", ""), set()),
-        (ALTERNATING, ("", ""), set()),
-        ({}, NO_WAIT, {"racecheck"}),
+        ({}, (), set()),
+        ({"CLUSTER_M": 2}, (), set()),
+        ({"SCHEDULE": "pingpong", "BM": 64, "BOX_M": 16}, (), set()),
+        ({"SPLIT_K": 4, "BLOCKS": 0, "BM": 64}, (), set()),
+        (ALTERNATING, (), set()),
+        ({}, (NO_WAIT,), {"racecheck"}),
     ],
     ids=["plain", "cluster", "pingpong", "split", "alternating", "written too early"],
 )
@@ -216,11 +237,11 @@ def test_sanitizers_see_how_scales_of_blocks_are_handed_over(
     target: CudaTarget,
     compiler: Compiler,
     changes: dict[str, Value],
-    edit: tuple[str, str],
+    edits: tuple[Edit, ...],
     refused: set[str],
 ) -> None:
     problem = Problem(512, 256, 4608, Layout.NT, DType.E4M3, epilogue=SCALED)
-    small = candidate(target, compiler, problem, 128, edit, few_blocks=True, **changes)
+    small = candidate(target, compiler, problem, 128, edits, few_blocks=True, **changes)
     checks = {one.name: one for one in target.sanitize(small, problem, 100.0)}
     failed = {name for name, one in checks.items() if one.verdict is Verdict.FAILED}
     assert failed >= refused, [one.line for one in checks.values()]
@@ -284,9 +305,6 @@ def test_the_accumulation_width_is_the_published_one(
     assert found[1] < 0.0005
 
 
-INTERVAL = "constexpr int K_TILES = PROMOTE / BK;"
-
-
 @pytest.mark.parametrize("dtype", [DType.E4M3_F32, DType.E5M2_F32, DType.E4M3_F16, DType.E4M3])
 def test_promotion_more_seldom_than_said_is_seen(
     target: CudaTarget, compiler: Compiler, dtype: DType
@@ -296,10 +314,8 @@ def test_promotion_more_seldom_than_said_is_seen(
     for promote in (128, 256, 512):
         outcome = measured(target, compiler, problem, promote)
         assert (outcome.status, outcome.reason) == (Status.OK, "")
-    never = (INTERVAL, "constexpr int K_TILES = 1 << 20;")
-    seldom = (INTERVAL, "constexpr int K_TILES = 1024 / BK;")
-    for edit in (never, seldom) if dtype is not DType.E4M3 else (never,):
-        outcome = measured(target, compiler, problem, 128, edit)
+    for k_tiles in (NEVER, 1024 // 128) if dtype is not DType.E4M3 else (NEVER,):
+        outcome = measured(target, compiler, problem, 128, promoted_every(k_tiles, 128))
         assert outcome.status is Status.WRONG_RESULT
         assert "added in FP32 every 128 of K" in outcome.reason
         print(outcome.reason)
