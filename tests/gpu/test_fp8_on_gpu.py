@@ -152,7 +152,7 @@ def test_wrong_conversions_are_seen(
     problem = Problem(264, 400, 1040, Layout.NT, DType.E4M3_E4M3, epilogue=Epilogue("acc * s"))
     target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
     text = conversion.replace("NAN", "__uint_as_float(0x7fc00000u)")
-    outcome = measured(target, compiler, problem, 128, (PAIR, text))
+    outcome = measured(target, compiler, problem, 128, ((PAIR, text),))
     assert outcome.status is Status.WRONG_RESULT
 
 
