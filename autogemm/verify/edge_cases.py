@@ -82,7 +82,7 @@ def stacked(problem: Problem, number: int) -> Problem:
 # end, their rows end within a tile and with it, one of more groups than a warp has lanes takes all,
 # and some rows are in no group.
 GROUPINGS: tuple[tuple[tuple[int, int] | None, ...], ...] = (
-    ((0, 0), (0, 3), (0, 0), (1, 1), (1, -63), (0, 1), None),
+    ((0, 0), (0, 3), (0, 0), (1, 1), (0, 1), None),
     ((1, 0), (0, 0), (1, -1), (0, 0)),
     (*((0, 0),) * 33, None, (0, 0)),
     ((0, 1), (0, 1), (1, -1), None),

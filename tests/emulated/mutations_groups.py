@@ -19,7 +19,6 @@ PLAIN_EDGES = grouped(EDGES.problem((16, 16, 8), Layout.NN, DType.F32), 0, (16, 
 SHORT_EDGES = grouped(
     EDGES.problem((64, 64, 64), Layout.NT, DType.BF16, (0.5, -1.5)), 0, (64, 64, 64)
 )
-TALL_EDGES = grouped(EDGES.problem((128, 64, 64), Layout.NT, DType.BF16), 0, (128, 64, 64))
 ONE_TAKES_ALL = grouped(EDGES.problem((64, 64, 64), Layout.NN, DType.BF16), 2, (64, 64, 64))
 UNUSED_ROWS = grouped(WHOLE.problem((64, 64, 64), Layout.NT, DType.BF16), 1, (64, 64, 64))
 # Boxes that threads write stand between those of TMA, of which two are in flight.
@@ -48,13 +47,8 @@ GROUP_BASES: dict[str, Base] = {
         (SHORT_EDGES, replace(ONE_TAKES_ALL, beta=0.5)),
         "gemm_wgmma",
     ),
-    "groups by tall tiles": Base(
-        PERSISTENT | {"STORE_C": "tma", "BM": 128, "WM": 128, "SCHEDULE": "pingpong"},
-        (TALL_EDGES,),
-        "gemm_wgmma",
-    ),
 }
-ONE, BY_MMA, THREADS, TMA, CLUSTERS, TALL = GROUP_BASES
+ONE, BY_MMA, THREADS, TMA, CLUSTERS = GROUP_BASES
 STORED_OR_WRITTEN = """\
     } else if (thread == 0) {
         store_tile(box, map_c, n0, m0);
@@ -127,22 +121,6 @@ GROUP_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(TMA, "a group's last tile left out", "(rows + BM - 1) / BM", "rows / BM"),
     Mutation(
         BY_MMA, "rows of tiles of all rows", "(M - group_m0 + BM - 1) / BM;", "(M + BM - 1) / BM;"
-    ),
-    # Of a group's last tile only row tiles with rows of it are multiplied.
-    Mutation(
-        *(TALL, "one row of a row tile left out"),
-        *("if (rows <= row + (TILES - 1) * 64)", "if (rows <= row + (TILES - 1) * 64 + 1)"),
-    ),
-    Mutation(
-        *(TALL, "a row tile less than has rows"),
-        *("if (rows <= row + (TILES - 1) * 64)", "if (rows < row + TILES * 64)"),
-    ),
-    Mutation(
-        TALL, "rows of all groups before", "place.end_m - place.m0, 0", "place.end_m % 128, 0"
-    ),
-    Mutation(
-        *(TALL, "the last row tile never made"),
-        *("multiply_tile<TILES>(", "multiply_tile<TILES == ROW_TILES ? TILES - 1 : TILES>("),
     ),
     Mutation(CLUSTERS, "a row of tiles a cluster", "row * CLUSTER_M + row_in", "row + row_in"),
     Mutation(CLUSTERS, "tiles from the first group on", "index - first_tile;", "index;"),

@@ -715,19 +715,8 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, const MatrixMa
 }
 
 // accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles.
-// Of the row tiles the first TILES are multiplied; the others are zeros.
-template <int TILES>
 __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
                                               int column, float (&accum)[ROW_TILES][NUM_ACCUM]) {
-    // They begin as zeros: what an earlier tile left would keep the compiler from letting products
-    // of two k tiles overlap, since it comes from loops of different lengths.
-    #pragma unroll
-    for (int i = 0; i < ROW_TILES; ++i) {
-        #pragma unroll
-        for (int j = 0; j < NUM_ACCUM; ++j) {
-            accum[i][j] = 0;
-        }
-    }
     int before = 0;
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
@@ -739,7 +728,7 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
         #pragma unroll
         for (int step = 0; step < BK / STEP; ++step) {
             #pragma unroll
-            for (int i = 0; i < TILES; ++i) {
+            for (int i = 0; i < ROW_TILES; ++i) {
                 const int in_a = i * 64 * 128 + step * 32;
                 const int in_b = step * 32;
                 wgmma_bf16_kk(accum[i], a + (in_a >> 4), b + (in_b >> 4), k_tile > 0 || step > 0);
@@ -757,23 +746,9 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
     wgmma_wait_0();
     pipeline.release(before);
     #pragma unroll
-    for (int i = 0; i < TILES; ++i) {
+    for (int i = 0; i < ROW_TILES; ++i) {
         keep_in_place(accum[i]);
     }
-}
-
-// The same for those row tiles of 64 that have rows of the tile's group: those behind are others'.
-template <int TILES>
-__device__ __forceinline__ void multiply_rows(Pipeline& pipeline, int num_k_tiles, int row,
-                                              int column, int rows,
-                                              float (&accum)[ROW_TILES][NUM_ACCUM]) {
-    if constexpr (TILES > 0) {
-        if (rows <= row + (TILES - 1) * 64) {
-            multiply_rows<TILES - 1>(pipeline, num_k_tiles, row, column, rows, accum);
-            return;
-        }
-    }
-    multiply_tile<TILES>(pipeline, num_k_tiles, row, column, accum);
 }
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
@@ -847,9 +822,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         for (int tile = first_tile; tiles.reach(tile); tile += stride) {
             const Place place = tiles.place(tile);
             const Output output = {place.end_m, N, C, ldc, with};
-            // The same in all lanes: a shuffle tells the compiler so.
-            const int rows = __shfl_sync(0xffffffffu, place.end_m - place.m0, 0);
-            multiply_rows<ROW_TILES>(pipeline, num_k_tiles, row, column, rows, accum);
+            multiply_tile(pipeline, num_k_tiles, row, column, accum);
             store_accum(boxes + warpgroup * C_BYTES, {&map_c, 0}, warpgroup, place.m0 + row,
                         place.n0 + column, output, accum);
         }
