@@ -53,10 +53,8 @@ def _replaceable(path: str, ours: bytes | None, force: bool) -> Iterator[Path]:
     _require_place(path, target)
     try:
         if target.exists() and not force and not _begins_with(target, ours):
-            raise UsageError(
-                f"{path} exists and is not an earlier output of this command: give another "
-                "name, or --force to overwrite it"
-            )
+            why = "" if ours is None else " and is not an earlier output of this command"
+            raise UsageError(f"{path} exists{why}: give another name, or --force to overwrite it")
         yield target
     except OSError as error:
         raise ExportError(f"cannot write {path}: {error.strerror}") from error
