@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from autogemm.cli.tune.report import ties_line
 from autogemm.model.results.finals import FinalsSamples, decide, fastest_call, paired_ratio
 from autogemm.model.results.outcome import (
     AgainstBaseline,
@@ -291,3 +292,20 @@ def test_an_objective_without_its_figures_is_refused() -> None:
         decide(baseline, [one], 0, Objective.ENERGY)
     with pytest.raises(ValueError, match="every round"):
         decide(with_energy("cuBLAS", 100.0, 1.0, 1), [one], 0, Objective.ENERGY)
+
+
+@pytest.mark.parametrize(("energies", "rounds"), [((3, 0), ROUNDS), ((5, 5), 5)])
+def test_a_tie_names_the_rounds_that_compared_kernels(
+    energies: tuple[int, int], rounds: int
+) -> None:
+    entries, baseline = decide(
+        contestant("cuBLAS", 100.0, 1),
+        [contestant("one", 100.0, 2), contestant("two", 100.0, 3)],
+        seed=0,
+    )
+    measured = tuple(
+        replace(entry, samples_mj=(1.0,) * count)
+        for entry, count in zip(entries, energies, strict=True)
+    )
+    finals = Finals(measured, baseline, ROUNDS, Provenance.MEASURED)
+    assert f"no significant difference in {rounds} rounds" in ties_line(finals, is_recorded=False)

@@ -225,7 +225,8 @@ def ties_line(finals: Finals, is_recorded: bool) -> str:
     others = "another one is tied with it" if count == 1 else f"{count} others are tied with it"
     if is_recorded:
         return f"{others}: the recorded times are the same"
-    rounds = len(finals.winner.samples_mj) or finals.rounds
+    # Where times decide, one energy of the winner alone is taken, behind the rounds.
+    rounds = min(len(entry.samples_mj) for entry in finals.entries) or finals.rounds
     return (
         f"{others}: no significant difference in {rounds} rounds; the smaller spread decides, "
         "then fewer registers"
