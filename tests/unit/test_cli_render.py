@@ -111,7 +111,9 @@ def test_writes_a_file_and_replaces_none(tmp_path: Path) -> None:
     path = tmp_path / "kernel.cu"
     assert render("-o", str(path)).exit_code == 0
     assert path.read_text() == render().stdout
-    expect_refusal(render("-o", str(path), "--seed-index", "1"), "--force")
+    expect_refusal(
+        render("-o", str(path), "--seed-index", "1"), "kernel.cu exists: give another", "--force"
+    )
     assert render("-o", str(path), "--seed-index", "1", "--force").exit_code == 0
     assert path.read_text() == render("--seed-index", "1").stdout
     expect_refusal(render("-o", str(tmp_path)), "folder")
