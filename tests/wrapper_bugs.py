@@ -14,6 +14,7 @@ from ptx_wrappers import wrappers_of
 from autogemm.codegen import render
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.kernel import KernelSource, LaunchPlan
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import launch_plan, load_family
@@ -119,6 +120,18 @@ BASES: dict[str, Golden | Handwritten] = {
     "wgmma": Golden("gemm_wgmma_bf16", (tensor(512, 512, 512, DType.BF16),)),
     "wgmma alone": Golden(
         "gemm_wgmma_bf16_alone", (tensor(256, 512, 1536, DType.BF16, Layout.TT),)
+    ),
+    "wgmma groups": Golden(
+        "gemm_wgmma_grouped_in_pairs",
+        (
+            replace(
+                tensor(600, 512, 512, DType.BF16, Layout.NT), groups=Groups.parse("300,1,0,299")
+            ),
+        ),
+    ),
+    "wgmma groups of few rows": Golden(
+        "gemm_wgmma_grouped_few_rows",
+        (replace(tensor(64, 512, 512, DType.BF16, Layout.NT), groups=Groups.parse("40,0,1,23")),),
     ),
     "wgmma swapped": Golden("gemm_wgmma_bf16_swapped", (tensor(800, 512, 512, DType.BF16),)),
     "wgmma f16": Golden("gemm_wgmma_f16_pingpong", (tensor(512, 512, 512, DType.F16, Layout.NT),)),
@@ -362,6 +375,17 @@ BUGS: tuple[Bug, ...] = (
         '"h"((unsigned short)1)',
     ),
     exchanged("wgmma", "store_tile", "row and column exchanged", '"r"(column)', '"r"(row)'),
+    *(
+        Bug(base, wrapper, name, old, new)
+        for base, wrapper in (
+            *(("wgmma groups", "copy_tile"), ("wgmma groups", "store_tile")),
+            ("wgmma groups of few rows", "copy_tile_to_ranks"),
+        )
+        for name, old, new in (
+            ("no end of a group", '"r"(map.end)', '"r"(0)'),
+            ("a row later", "LAST_ROW + row - map.end", "LAST_ROW + 1 + row - map.end"),
+        )
+    ),
     Bug("wgmma", "commit_tile_stores", "nothing committed", "cp.async.bulk.commit_group;", ""),
     Bug("wgmma", "wait_for_tile_reads", "no wait", "cp.async.bulk.wait_group.read %0;", "// %0"),
     Bug("wgmma", "wait_for_tile_reads", "a group left", '"n"(num_left)', '"n"((num_left) + 1)'),

@@ -132,7 +132,7 @@ class RawTensorMap(ctypes.Structure):
         *_uint32("region", "element"),
         *_uint64("offset_bytes", "ld_bytes"),
         *_uint32("columns", "rows", "box_columns", "box_rows", "swizzle_bytes", "matrices"),
-        *_uint64("matrix_bytes"),
+        *_uint64("matrix_bytes", "divided"),
     )
 
 
@@ -372,6 +372,7 @@ def _describe_map(raw: RawTensorMap, tensor_map: TensorMap, region: int) -> None
     raw.swizzle_bytes = tensor_map.swizzle_bytes
     raw.matrices = tensor_map.matrices or 1
     raw.matrix_bytes = tensor_map.element.size_bytes * tensor_map.matrix_ld
+    raw.divided = tensor_map.divided
 
 
 # The state that a process reports at its end.

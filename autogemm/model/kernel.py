@@ -18,6 +18,8 @@ DEFAULT_SMEM_BYTES = 47 * 1024
 # A text that asks whether this is defined is for the target sm_90a alone
 # (templates/parts/ptx/sm_90a.cu.jinja): it uses instructions that the plain sm_90 does not have.
 _NEEDS_SM_90A = "__CUDA_ARCH_FEAT_SM90_ALL"
+# The end of rows that belong to groups, as `templates/parts/ptx/tensor_map_copy.cu.jinja` knows it.
+LAST_ROW = 2**30
 # How every emitted file begins, up to the first empty line (templates/parts/head.cu.jinja).
 _PROVENANCE = "// autogemm, family "
 # A line of it: words, and nothing that a compiler could take for the end or a continuation.
@@ -52,7 +54,8 @@ class TensorMap:
     first element lies ``offset_bytes`` into it. Extents and box are (columns, rows), contiguous
     first, and ``ld`` the distance of rows, in elements; ``swizzle_bytes`` is 0, 32, 64 or 128. A
     batch has ``matrices``, each ``matrix_ld`` elements after the previous one: a third dimension,
-    with a box of 1. None for one product.
+    with a box of 1. None for one product. Where the rows are ``divided``, they belong to groups,
+    and a kernel says with each box which row they end before.
     """
 
     name: str
@@ -65,6 +68,25 @@ class TensorMap:
     offset_bytes: int = 0
     matrices: int | None = None
     matrix_ld: int = 0
+    divided: bool = False
+
+    def dimensions(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Extents of all dimensions, bytes from one to the next of all but the first, the box.
+
+        Rows that end anywhere are two dimensions: the first ends at `LAST_ROW`, where TMA clips,
+        and the second moves that to the row behind a group's last. A third one, in which elements
+        are at `LAST_ROW`, takes so many rows back, since addresses are modulo 2^64. So the map
+        begins with the matrix, where TMA reads even for a box that is outside of it as a whole.
+        """
+        row_bytes = self.element.size_bytes * self.ld
+        if self.divided:
+            columns, rows = self.extent
+            extent = (columns, LAST_ROW, rows + 1, LAST_ROW + 1)
+            return extent, (row_bytes, row_bytes, 2**64 // LAST_ROW - row_bytes), (*self.box, 1, 1)
+        if self.matrices is None:
+            return self.extent, (row_bytes,), self.box
+        matrix_bytes = self.element.size_bytes * self.matrix_ld
+        return (*self.extent, self.matrices), (row_bytes, matrix_bytes), (*self.box, 1)
 
 
 @dataclass(frozen=True, slots=True)

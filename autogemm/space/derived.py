@@ -203,6 +203,7 @@ def launch_plan(
             swizzle_bytes=number(rule.swizzle, 0),
             offset_bytes=number(rule.offset_bytes, 0),
             **_stacked(rule, problem, rows=number(rule.extent[1], 1) * number(rule.ld, 1)),
+            divided=rule.is_divided(problem),
         )
         for rule in family.tensor_maps
         if number(rule.when, 0)
@@ -243,7 +244,7 @@ def _stacked(rule: TensorMapRule, problem: Problem, *, rows: int) -> dict[str, i
 
     Those in a workspace follow each other without a gap, ``rows`` elements each.
     """
-    if problem.batch.is_one and problem.groups.is_none:
+    if (problem.batch.is_one and problem.groups.is_none) or rule.is_divided(problem):
         return {}
     if rule.matrix == "workspace":
         return {"matrices": problem.batch.count, "matrix_ld": rows}

@@ -147,6 +147,12 @@ class TensorMapRule:
     offset_bytes: Expression
     when: Expression
 
+    def is_divided(self, problem: Problem) -> bool:
+        """Whether the matrix's rows belong to the problem's groups."""
+        if problem.groups.is_none:
+            return False
+        return self.matrix in ({"A", "B"} if problem.divides_k else {"A", "C"})
+
     def element_for(self, dtype: DType) -> Element:
         """The type of the map's elements in a problem of those types."""
         return self.element or (dtype.c if self.matrix in {"C", "input"} else dtype.ab)

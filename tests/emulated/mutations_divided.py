@@ -75,9 +75,8 @@ DIVIDED_BASES: dict[str, Base] = {
     ),
 }
 PLAIN, DEEP, BY_COUNTS, WGMMA, PAIR, PINGPONG, CLUSTERS, TRANSPOSED, COUNTED = DIVIDED_BASES
-STRIPES = "stripe < STAGE_BYTES / (BK * 128)"
 RANGE = "const int num_k_tiles = range.num_k_tiles();\n"
-SKIPPED = "if (range.rows == 0) {\n                continue;\n            }\n"
+SKIPPED = "if (range.end == range.first) {\n                continue;\n            }\n"
 
 DIVIDED_MUTATIONS: tuple[Mutation, ...] = (
     # Rows of other groups.
@@ -113,80 +112,23 @@ DIVIDED_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(DEEP, "an empty group is loaded", "if (K > 0) {", "{"),
     # Rows of a k tile that are not the group's: A's may be NaN where B's are zeros.
     *(
-        Mutation(base, name, old, new)
-        for base in (WGMMA, PAIR, PINGPONG, CLUSTERS, TRANSPOSED, COUNTED)
-        for name, old, new in (
-            ("rows of others multiplied", "if (rows < BK) {", "if (0) {"),
-            (
-                "rows of A not cleared",
-                "int stripe = 0; stripe < STAGE",
-                "int stripe = BM / BK; stripe < STAGE",
-            ),
-            ("rows of B not cleared", STRIPES, "stripe < BM / BK"),
-        )
-    ),
-    Mutation(
-        WGMMA, "the last stripe not cleared", STRIPES, "stripe < STAGE_BYTES / (BK * 128) - 1"
-    ),
-    Mutation(
-        WGMMA, "a row too few cleared", "first_row + thread / 8", "first_row + 1 + thread / 8"
-    ),
-    Mutation(
-        WGMMA,
-        "a row of the group's cleared",
-        "first_row + thread / 8",
-        "max(0, first_row - 1) + thread / 8",
-    ),
-    Mutation(WGMMA, "the last row not cleared", "row < BK; row +=", "row < BK - 1; row +="),
-    Mutation(WGMMA, "half of each row cleared", "thread % 8 * 16", "thread % 4 * 16"),
-    Mutation(PAIR, "rows of one warpgroup cleared", "row += MEMBERS / 8", "row += MEMBERS / 4"),
-    Mutation(
-        WGMMA, "cleared in the stage before", "rows = pipeline.k_tile_a()", "rows = pipeline.stages"
-    ),
-    Mutation(WGMMA, "no k tile but the first is short", "        rows -= BK;\n", ""),
-    Mutation(
-        WGMMA,
-        "all rows of the last k tile",
-        "num_k_tiles, range.rows,",
-        "num_k_tiles, BK * num_k_tiles,",
-    ),
-    *(
         Mutation(
-            base,
-            "cleared rows not fenced",
-            f"    fence_before_bulk_copies();\n    {sync}",
-            f"    {sync}",
+            base, f"rows of others of {name}", f"{{&map_{name}, range.end}}", f"{{&map_{name}, K}}"
         )
-        for base, sync in (
-            (WGMMA, "named_barrier_sync(1 + CONSUMERS"),
-            (PINGPONG, "named_barrier_sync(1 + threadIdx.x"),
-        )
+        for base in (WGMMA, PAIR, PINGPONG, CLUSTERS, TRANSPOSED, COUNTED)
+        for name in "ab"
     ),
     *(
-        Mutation(base, "multiplied before all have cleared", sync, "")
-        for base, sync in (
-            (WGMMA, "named_barrier_sync(1 + CONSUMERS, MEMBERS);"),
-            (PAIR, "named_barrier_sync(1 + CONSUMERS, MEMBERS);"),
-            (PINGPONG, "named_barrier_sync(1 + threadIdx.x / WARPGROUP, MEMBERS);"),
-        )
+        Mutation(WGMMA, what, "{&map_a, range.end}", f"{{&map_a, range.end {what_is}}}")
+        for what, what_is in (("a row of others", "+ 1"), ("without the last row", "- 1"))
     ),
-    Mutation(
-        PAIR,
-        "a warpgroup waits for itself alone",
-        "named_barrier_sync(1 + CONSUMERS, MEMBERS)",
-        "named_barrier_sync(3 + threadIdx.x / WARPGROUP, WARPGROUP)",
-    ),
-    Mutation(
-        CLUSTERS,
-        "other blocks load before rows are cleared",
-        "mbarrier_arrive_at_rank(empty",
-        "mbarrier_arrive_relaxed_at_rank(empty",
-    ),
+    Mutation(CLUSTERS, "rows up to the k tile", "{&map_b, range.end}", "{&map_b, k0}"),
     # Ranges of other groups.
     Mutation(WGMMA, "rows from the first group on", "range.first + k_tile * BK", "k_tile * BK"),
-    Mutation(WGMMA, "the first offset", "first = offsets[group]", "first = offsets[0]"),
+    Mutation(WGMMA, "the first offset", "{offsets[group],", "{offsets[0],"),
     Mutation(
-        WGMMA, "as many rows as up to its end", "offsets[group + 1] - first}", "offsets[group + 1]}"
+        *(WGMMA, "as many rows as up to its end"),
+        *("offsets[group + 1]}", "offsets[group] + offsets[group + 1]}"),
     ),
     Mutation(
         WGMMA,
@@ -194,20 +136,14 @@ DIVIDED_MUTATIONS: tuple[Mutation, ...] = (
         "ranges.of(place.product)",
         "ranges.of(max(0, place.product - 1))",
     ),
+    Mutation(WGMMA, "a row too many", "offsets[group + 1]}", "offsets[group + 1] + 1}"),
+    Mutation(WGMMA, "a row too few", "offsets[group + 1]}", "offsets[group + 1] - 1}"),
     Mutation(
-        WGMMA, "a row too many", "offsets[group + 1] - first", "offsets[group + 1] - first + 1"
+        *(WGMMA, "a group's last k tile left out"),
+        *("(end - first + BK - 1) / BK", "(end - first) / BK"),
     ),
-    Mutation(
-        WGMMA, "a row too few", "offsets[group + 1] - first", "offsets[group + 1] - first - 1"
-    ),
-    Mutation(WGMMA, "a group's last k tile left out", "(rows + BK - 1) / BK", "rows / BK"),
-    Mutation(
-        COUNTED,
-        "rows past the count",
-        "{group * capacity, counts[group]}",
-        "{group * capacity, capacity}",
-    ),
-    Mutation(COUNTED, "a count of another group", ", counts[group]}", ", counts[0]}"),
+    Mutation(COUNTED, "rows past the count", "+ counts[group]}", "+ capacity}"),
+    Mutation(COUNTED, "a count of another group", "+ counts[group]}", "+ counts[0]}"),
     Mutation(COUNTED, "groups without gaps", "{group * capacity,", "{group * counts[group],"),
     # C of another group, and of those without rows.
     Mutation(WGMMA, "C of the first group", "{&map_c, place.product}", "{&map_c, 0}"),
@@ -221,7 +157,7 @@ DIVIDED_MUTATIONS: tuple[Mutation, ...] = (
         WGMMA, "the last group left out", "tiles.products = groups", "tiles.products = groups - 1"
     ),
     Mutation(WGMMA, "an empty group not written", RANGE, f"{RANGE}            {SKIPPED}"),
-    Mutation(WGMMA, "an empty group without a k tile", "max(1, (rows", "max(0, (rows"),
+    Mutation(WGMMA, "an empty group without a k tile", "max(1, (end", "max(0, (end"),
     # Stages of the other warpgroup's tile.
     Mutation(
         PINGPONG,

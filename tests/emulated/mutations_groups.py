@@ -21,7 +21,7 @@ SHORT_EDGES = grouped(
 )
 ONE_TAKES_ALL = grouped(EDGES.problem((64, 64, 64), Layout.NN, DType.BF16), 2, (64, 64, 64))
 UNUSED_ROWS = grouped(WHOLE.problem((64, 64, 64), Layout.NT, DType.BF16), 1, (64, 64, 64))
-# Boxes that threads write stand between those of TMA, of which two are in flight.
+# Boxes of a group's last rows stand between others, of which two are in flight.
 MANY_BOXES = Problem(137, 256, 64, Layout.NT, DType.BF16, groups=Groups.parse("65,72"))
 
 PERSISTENT: dict[str, Value] = TILE | {"STAGES": 3, "PACK": "none", "BLOCKS": 132}
@@ -49,31 +49,20 @@ GROUP_BASES: dict[str, Base] = {
     ),
 }
 ONE, BY_MMA, THREADS, TMA, CLUSTERS = GROUP_BASES
-STORED_OR_WRITTEN = """\
-    } else if (thread == 0) {
-        store_tile(box, map_c, n0, m0);
-    }
-    if (thread == 0) {
-        commit_tile_stores();
-    }
-"""
-NOT_COUNTED = """\
-    } else if (thread == 0) {
-        store_tile(box, map_c, n0, m0);
-        commit_tile_stores();
-    }
-"""
-
+END = "place.end_m}"
 GROUP_MUTATIONS: tuple[Mutation, ...] = (
     # The rows of a tile behind its group's last: they are the next group's, or no group's.
     Mutation(ONE, "rows past a group's", "m >= M ||", "m > M ||"),
     Mutation(BY_MMA, "rows past a group's", "tile.rows = M - m0", "tile.rows = BM"),
     Mutation(THREADS, "rows past a group's", "{place.end_m, N, C", "{M, N, C"),
+    Mutation(TMA, "a group's tail over the next one's head", f"{{&map_c, {END}", "{&map_c, M}"),
+    Mutation(TMA, "a row past a group's", f"{{&map_c, {END}", "{&map_c, place.end_m + 1}"),
     Mutation(
-        TMA, "a group's tail over the next one's head", "if (m0 + BOX_M > output.M)", "if (0)"
+        CLUSTERS, "a group's last row not written", f"{{&map_c, {END}", "{&map_c, place.end_m - 1}"
     ),
-    Mutation(TMA, "a row past a group's", "m0 + BOX_M > output.M", "m0 + BOX_M > output.M + 1"),
-    Mutation(TMA, "a box by threads is no store", STORED_OR_WRITTEN, NOT_COUNTED),
+    Mutation(
+        CLUSTERS, "a group's last row not read", f"{{&map_a, {END}", "{&map_a, place.end_m - 1}"
+    ),
     # Groups without rows.
     Mutation(ONE, "an empty group", "while (index >=", "if (index >="),
     Mutation(THREADS, "an empty group", "while (index - first_tile", "if (index - first_tile"),
@@ -88,7 +77,7 @@ GROUP_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(BY_MMA, "B as far apart as A", "group * K * ldb", "group * K * lda"),
     Mutation(TMA, "B of the first group", "{&map_b, place.group}", "{&map_b, 0}"),
     Mutation(TMA, "B of the next group", "{&map_b, place.group}", "{&map_b, place.group + 1}"),
-    Mutation(TMA, "A by the group", "{&map_a, 0}", "{&map_a, place.group}"),
+    Mutation(TMA, "A by the group", f"{{&map_a, {END}", "{&map_a, place.group}"),
     # Offsets.
     Mutation(ONE, "an offset too early", "M = offsets[group + 1]", "M = offsets[group]"),
     Mutation(TMA, "an offset too early", "end_m = offsets[group + 1]", "end_m = offsets[group]"),

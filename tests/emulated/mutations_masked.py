@@ -89,7 +89,7 @@ MASKED_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(BY_MMA, "rows past the count", "tile.rows = M - m0", "tile.rows = BM"),
     Mutation(THREADS, "rows past the count", "first_m + counts[group]", "first_m + capacity"),
     Mutation(TMA, "rows past the count", "first_m + counts[group]", "first_m + capacity"),
-    Mutation(TMA, "a box over rows past the count", "if (m0 + BOX_M > output.M)", "if (0)"),
+    Mutation(TMA, "a box over rows past the count", "{&map_c, place.end_m}", "{&map_c, M}"),
     Mutation(
         TMA, "the last row left out", "first_m + counts[group]", "first_m + counts[group] - 1"
     ),
@@ -119,7 +119,8 @@ MASKED_MUTATIONS: tuple[Mutation, ...] = (
         "of_group(groups - 1 - place.group, N)",
     ),
     Mutation(OVERLAPPED, "bias of the first group", "with.of_group(place.group, N)", "with"),
-    Mutation(OVERLAPPED, "bias of the tile before", "finished.output = output;", ""),
+    Mutation(OVERLAPPED, "the end of the tile before", "finished.map_c.end = place.end_m;", ""),
+    Mutation(OVERLAPPED, "no end of rows", "map_c.end = place.end_m;", "map_c.end = M;"),
     Mutation(GATED, "gate of the first group", "gate += (long long)group * N", "gate += 0"),
     Mutation(
         GATED,

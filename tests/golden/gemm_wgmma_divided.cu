@@ -149,21 +149,30 @@ struct MatrixMap {
     int matrix;
 };
 
+// A matrix whose rows belong to groups, up to the row behind a group's last. Two dimensions of its
+// map are rows: the first ends at LAST_ROW, and the second moves that to the end of the group.
+struct GroupMap {
+    static constexpr int LAST_ROW = 1 << 30;
+
+    const TensorMap* map;
+    int end;
+};
+
 // Prefetches the map before its first use.
 __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // Starts a copy of the map's box, its first element in that column and row; what lies outside the
-// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
-// box, ends when they have come.
-__device__ __forceinline__ void copy_tile(void* shared, const MatrixMap& map, int column, int row,
+// matrix or behind the group becomes zero. The phase of the mbarrier, which was told to expect the
+// bytes of a whole box, ends when they have come.
+__device__ __forceinline__ void copy_tile(void* shared, const GroupMap& map, int column, int row,
                                           unsigned long long* mbarrier) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        "[%0], [%1, { %2, %3, %4 }], [%5];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
-        "l"(map.map), "r"(column), "r"(row), "r"(map.matrix),
-        "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, { %2, %3, %4, %5 }], [%6];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+        "l"(map.map), "r"(column), "r"(GroupMap::LAST_ROW + row - map.end), "r"(map.end),
+        "r"(GroupMap::LAST_ROW), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
         : "memory");
 }
 
@@ -388,13 +397,13 @@ struct Tiles {
     }
 };
 
-// Rows of A and B, as stored, that belong to a group: where in K they begin, and how many they are.
+// Rows of A and B, as stored, that belong to a group: the first, and the one behind the last.
 struct Range {
-    int first, rows;
+    int first, end;
 
-    // A group without rows has a k tile, too, of which all rows are cleared: its C is of zeros.
+    // A group without rows has a k tile, too, of zeros, as its C is.
     __device__ __forceinline__ int num_k_tiles() const {
-        return max(1, (rows + BK - 1) / BK);
+        return max(1, (end - first + BK - 1) / BK);
     }
 };
 
@@ -403,32 +412,12 @@ struct Ranges {
     const int* offsets;
 
     __device__ __forceinline__ Range of(int group) const {
-        const int first = offsets[group];
-        return {first, offsets[group + 1] - first};
+        return {offsets[group], offsets[group + 1]};
     }
 };
 
-// Clears the rows of A and B in the next stage from that one on. TMA loads whole k tiles: behind a
-// group's last row they have rows of the next group, or of none, which may hold anything, also NaN,
-// so that no zeros of the other operand would do. Executed by all threads that multiply the stage.
-__device__ __forceinline__ void clear_rows(const Pipeline& pipeline, int first_row) {
-    constexpr int MEMBERS = CONSUMERS * WARPGROUP;
-    const int thread = threadIdx.x;
-    // Stripes of BK rows, 128 bytes each, those of B behind those of A.
-    #pragma unroll 1
-    for (int stripe = 0; stripe < STAGE_BYTES / (BK * 128); ++stripe) {
-        unsigned char* const rows = pipeline.k_tile_a() + stripe * BK * 128;
-        for (int row = first_row + thread / 8; row < BK; row += MEMBERS / 8) {
-            *(uint4*)(rows + row * 128 + thread % 8 * 16) = make_uint4(0, 0, 0, 0);
-        }
-    }
-    // Tensor cores read shared memory as bulk copies do.
-    fence_before_bulk_copies();
-    named_barrier_sync(1 + CONSUMERS, MEMBERS);
-}
-
 // Loads rows k0 to k0 + BK of A, 128 bytes wide, one such stripe behind the other.
-__device__ __forceinline__ void load_a(unsigned char* k_tile, const MatrixMap& map, int m0, int k0,
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const GroupMap& map, int m0, int k0,
                                        unsigned long long* full) {
     #pragma unroll
     for (int stripe = 0; stripe < BM / BK; ++stripe) {
@@ -437,7 +426,7 @@ __device__ __forceinline__ void load_a(unsigned char* k_tile, const MatrixMap& m
 }
 
 // Loads rows k0 to k0 + BK of B, 128 bytes wide, one such stripe behind the other.
-__device__ __forceinline__ void load_b(unsigned char* k_tile, const MatrixMap& map, int n0, int k0,
+__device__ __forceinline__ void load_b(unsigned char* k_tile, const GroupMap& map, int n0, int k0,
                                        unsigned long long* full) {
     #pragma unroll
     for (int stripe = 0; stripe < BN / BK; ++stripe) {
@@ -597,18 +586,13 @@ struct Finished {
 };
 
 // accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles.
-// So many rows of K are the group's: the last k tile has others behind them.
 // Meanwhile it writes the tile that it has finished before.
-__device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int rows,
-                                              int row, int column, Finished& finished,
+__device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
+                                              int column, Finished& finished,
                                               float (&accum)[ROW_TILES][NUM_ACCUM]) {
     int before = 0;
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
-        if (rows < BK) {
-            clear_rows(pipeline, rows);
-        }
-        rows -= BK;
         const unsigned long long a =
             matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
         const unsigned long long b =
@@ -691,8 +675,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     unsigned long long* const full = pipeline.full + pipeline.stage;
                     mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
                     mbarrier_arrive_expect(full, STAGE_BYTES);
-                    load_a(pipeline.k_tile_a(), {&map_a, 0}, place.m0, k0, full);
-                    load_b(pipeline.k_tile_b(), {&map_b, 0}, place.n0, k0, full);
+                    load_a(pipeline.k_tile_a(), {&map_a, range.end}, place.m0, k0, full);
+                    load_b(pipeline.k_tile_b(), {&map_b, range.end}, place.n0, k0, full);
                     pipeline.advance();
                 }
             }
@@ -710,7 +694,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const int num_k_tiles = range.num_k_tiles();
             Result* const own_c = C + (long long)place.product * M * ldc;
             const Output output = {M, N, own_c, ldc, with};
-            multiply_tile(pipeline, num_k_tiles, range.rows, row, column, finished, accum);
+            multiply_tile(pipeline, num_k_tiles, row, column, finished, accum);
             // Boxes are left if there were more of them than k tiles.
             finished.store_rest();
             finished.map_c.matrix = place.product;

@@ -191,7 +191,7 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsi
         asm volatile(
             "{\n"
             ".reg .pred done;\n"
-            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+            "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%1], %2;\n"
             "selp.u32 %0, 1, 0, done;\n"
             "}"
             : "=r"(done)
@@ -221,35 +221,45 @@ struct MatrixMap {
     int matrix;
 };
 
+// A matrix whose rows belong to groups, up to the row behind a group's last. Two dimensions of its
+// map are rows: the first ends at LAST_ROW, and the second moves that to the end of the group.
+struct GroupMap {
+    static constexpr int LAST_ROW = 1 << 30;
+
+    const TensorMap* map;
+    int end;
+};
+
 // Prefetches the map before its first use.
 __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // Starts a copy of the map's box, its first element in that column and row; what lies outside the
-// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
-// box, ends when they have come.
-__device__ __forceinline__ void copy_tile(void* shared, const MatrixMap& map, int column, int row,
+// matrix or behind the group becomes zero. The phase of the mbarrier, which was told to expect the
+// bytes of a whole box, ends when they have come.
+__device__ __forceinline__ void copy_tile(void* shared, const GroupMap& map, int column, int row,
                                           unsigned long long* mbarrier) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        "[%0], [%1, { %2, %3, %4 }], [%5];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
-        "l"(map.map), "r"(column), "r"(row), "r"(map.matrix),
-        "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, { %2, %3, %4, %5 }], [%6];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+        "l"(map.map), "r"(column), "r"(GroupMap::LAST_ROW + row - map.end), "r"(map.end),
+        "r"(GroupMap::LAST_ROW), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
         : "memory");
 }
 
 // Copies to the same place in every block of the cluster whose bit is set in ranks; the mbarrier at
 // the same place in each of them counts its own bytes.
-__device__ __forceinline__ void copy_tile_to_ranks(void* shared, const MatrixMap& map, int column,
+__device__ __forceinline__ void copy_tile_to_ranks(void* shared, const GroupMap& map, int column,
                                                    int row, unsigned long long* mbarrier,
                                                    unsigned ranks) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%0], [%1, { %2, %3, %4 }], [%5], %6;" ::"r"(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, { %2, %3, %4, %5 }], [%6], %7;" ::"r"(
             (unsigned)__cvta_generic_to_shared(shared)),
-        "l"(map.map), "r"(column), "r"(row), "r"(map.matrix),
-        "r"((unsigned)__cvta_generic_to_shared(mbarrier)), "h"((unsigned short)ranks)
+        "l"(map.map), "r"(column), "r"(GroupMap::LAST_ROW + row - map.end), "r"(map.end),
+        "r"(GroupMap::LAST_ROW), "r"((unsigned)__cvta_generic_to_shared(mbarrier)),
+        "h"((unsigned short)ranks)
         : "memory");
 }
 
@@ -412,15 +422,6 @@ struct Pipeline {
             mbarrier_arrive_relaxed_at_rank(empty + used, lane);
         }
     }
-
-    // The same for a stage in which rows were cleared: what others of the cluster load there comes
-    // behind that.
-    __device__ __forceinline__ void release_cleared(int used) const {
-        const int lane = threadIdx.x % 32;
-        if (lane < CLUSTER_M) {
-            mbarrier_arrive_at_rank(empty + used, lane);
-        }
-    }
 };
 
 // A block's tile: where in C it begins.
@@ -458,13 +459,13 @@ struct Tiles {
     }
 };
 
-// Rows of A and B, as stored, that belong to a group: where in K they begin, and how many they are.
+// Rows of A and B, as stored, that belong to a group: the first, and the one behind the last.
 struct Range {
-    int first, rows;
+    int first, end;
 
-    // A group without rows has a k tile, too, of which all rows are cleared: its C is of zeros.
+    // A group without rows has a k tile, too, of zeros, as its C is.
     __device__ __forceinline__ int num_k_tiles() const {
-        return max(1, (rows + BK - 1) / BK);
+        return max(1, (end - first + BK - 1) / BK);
     }
 };
 
@@ -473,32 +474,12 @@ struct Ranges {
     const int* offsets;
 
     __device__ __forceinline__ Range of(int group) const {
-        const int first = offsets[group];
-        return {first, offsets[group + 1] - first};
+        return {offsets[group], offsets[group + 1]};
     }
 };
 
-// Clears the rows of A and B in the next stage from that one on. TMA loads whole k tiles: behind a
-// group's last row they have rows of the next group, or of none, which may hold anything, also NaN,
-// so that no zeros of the other operand would do. Executed by all threads that multiply the stage.
-__device__ __forceinline__ void clear_rows(const Pipeline& pipeline, int first_row) {
-    constexpr int MEMBERS = CONSUMERS * WARPGROUP;
-    const int thread = threadIdx.x;
-    // Stripes of BK rows, 128 bytes each, those of B behind those of A.
-    #pragma unroll 1
-    for (int stripe = 0; stripe < STAGE_BYTES / (BK * 128); ++stripe) {
-        unsigned char* const rows = pipeline.k_tile_a() + stripe * BK * 128;
-        for (int row = first_row + thread / 8; row < BK; row += MEMBERS / 8) {
-            *(uint4*)(rows + row * 128 + thread % 8 * 16) = make_uint4(0, 0, 0, 0);
-        }
-    }
-    // Tensor cores read shared memory as bulk copies do.
-    fence_before_bulk_copies();
-    named_barrier_sync(1 + CONSUMERS, MEMBERS);
-}
-
 // Loads rows k0 to k0 + BK of A, 128 bytes wide, one such stripe behind the other.
-__device__ __forceinline__ void load_a(unsigned char* k_tile, const MatrixMap& map, int m0, int k0,
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const GroupMap& map, int m0, int k0,
                                        unsigned long long* full) {
     #pragma unroll
     for (int stripe = 0; stripe < BM / BK; ++stripe) {
@@ -508,7 +489,7 @@ __device__ __forceinline__ void load_a(unsigned char* k_tile, const MatrixMap& m
 
 // Loads rows k0 to k0 + BK of B, 128 bytes wide, one such stripe behind the other.
 // Each block loads a fraction of them, for all blocks that share them.
-__device__ __forceinline__ void load_b(unsigned char* k_tile, const MatrixMap& map,
+__device__ __forceinline__ void load_b(unsigned char* k_tile, const GroupMap& map,
                                        const Tiles& tiles, int n0, int k0,
                                        unsigned long long* full) {
     constexpr int ROWS = BK / CLUSTER_M;
@@ -639,17 +620,11 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, const MatrixMa
 }
 
 // accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles.
-// So many rows of K are the group's: the last k tile has others behind them.
-__device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int rows,
-                                              int row, int column,
-                                              float (&accum)[ROW_TILES][NUM_ACCUM]) {
+__device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
+                                              int column, float (&accum)[ROW_TILES][NUM_ACCUM]) {
     int before = 0;
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
-        if (rows < BK) {
-            clear_rows(pipeline, rows);
-        }
-        rows -= BK;
         const unsigned long long a =
             matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
         const unsigned long long b =
@@ -674,7 +649,7 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
         pipeline.advance();
     }
     wgmma_wait_0();
-    pipeline.release_cleared(before);
+    pipeline.release(before);
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         keep_in_place(accum[i]);
@@ -732,8 +707,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
                     unsigned long long* const full = pipeline.full + pipeline.stage;
                     mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
                     mbarrier_arrive_expect(full, STAGE_BYTES);
-                    load_a(pipeline.k_tile_a(), {&map_a, 0}, place.m0, k0, full);
-                    load_b(pipeline.k_tile_b(), {&map_b, 0}, tiles, place.n0, k0, full);
+                    load_a(pipeline.k_tile_a(), {&map_a, range.end}, place.m0, k0, full);
+                    load_b(pipeline.k_tile_b(), {&map_b, range.end}, tiles, place.n0, k0, full);
                     pipeline.advance();
                 }
             }
@@ -750,7 +725,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
             const int num_k_tiles = range.num_k_tiles();
             Result* const own_c = C + (long long)place.product * M * ldc;
             const Output output = {M, N, own_c, ldc, with};
-            multiply_tile(pipeline, num_k_tiles, range.rows, row, column, accum);
+            multiply_tile(pipeline, num_k_tiles, row, column, accum);
             store_accum(boxes + warpgroup * C_BYTES, {&map_c, place.product}, warpgroup,
                         place.m0 + row, place.n0 + column, output, accum);
         }

@@ -149,21 +149,30 @@ struct MatrixMap {
     int matrix;
 };
 
+// A matrix whose rows belong to groups, up to the row behind a group's last. Two dimensions of its
+// map are rows: the first ends at LAST_ROW, and the second moves that to the end of the group.
+struct GroupMap {
+    static constexpr int LAST_ROW = 1 << 30;
+
+    const TensorMap* map;
+    int end;
+};
+
 // Prefetches the map before its first use.
 __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // Starts a copy of the map's box, its first element in that column and row; what lies outside the
-// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
-// box, ends when they have come.
-__device__ __forceinline__ void copy_tile(void* shared, const MatrixMap& map, int column, int row,
+// matrix or behind the group becomes zero. The phase of the mbarrier, which was told to expect the
+// bytes of a whole box, ends when they have come.
+__device__ __forceinline__ void copy_tile(void* shared, const GroupMap& map, int column, int row,
                                           unsigned long long* mbarrier) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        "[%0], [%1, { %2, %3, %4 }], [%5];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
-        "l"(map.map), "r"(column), "r"(row), "r"(map.matrix),
-        "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, { %2, %3, %4, %5 }], [%6];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+        "l"(map.map), "r"(column), "r"(GroupMap::LAST_ROW + row - map.end), "r"(map.end),
+        "r"(GroupMap::LAST_ROW), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
         : "memory");
 }
 
@@ -379,13 +388,13 @@ struct Tiles {
     }
 };
 
-// Rows of A and B, as stored, that belong to a group: where in K they begin, and how many they are.
+// Rows of A and B, as stored, that belong to a group: the first, and the one behind the last.
 struct Range {
-    int first, rows;
+    int first, end;
 
-    // A group without rows has a k tile, too, of which all rows are cleared: its C is of zeros.
+    // A group without rows has a k tile, too, of zeros, as its C is.
     __device__ __forceinline__ int num_k_tiles() const {
-        return max(1, (rows + BK - 1) / BK);
+        return max(1, (end - first + BK - 1) / BK);
     }
 };
 
@@ -395,7 +404,7 @@ struct Ranges {
     int capacity;
 
     __device__ __forceinline__ Range of(int group) const {
-        return {group * capacity, counts[group]};
+        return {group * capacity, group * capacity + counts[group]};
     }
 
     // The k tiles of a tile of the other warpgroup's; behind the last tile there are none.
@@ -404,27 +413,8 @@ struct Ranges {
     }
 };
 
-// Clears the rows of A and B in the next stage from that one on. TMA loads whole k tiles: behind a
-// group's last row they have rows of the next group, or of none, which may hold anything, also NaN,
-// so that no zeros of the other operand would do. Executed by all threads that multiply the stage.
-__device__ __forceinline__ void clear_rows(const Pipeline& pipeline, int first_row) {
-    constexpr int MEMBERS = WARPGROUP;
-    const int thread = threadIdx.x % WARPGROUP;
-    // Stripes of BK rows, 128 bytes each, those of B behind those of A.
-    #pragma unroll 1
-    for (int stripe = 0; stripe < STAGE_BYTES / (BK * 128); ++stripe) {
-        unsigned char* const rows = pipeline.k_tile_a() + stripe * BK * 128;
-        for (int row = first_row + thread / 8; row < BK; row += MEMBERS / 8) {
-            *(uint4*)(rows + row * 128 + thread % 8 * 16) = make_uint4(0, 0, 0, 0);
-        }
-    }
-    // Tensor cores read shared memory as bulk copies do.
-    fence_before_bulk_copies();
-    named_barrier_sync(1 + threadIdx.x / WARPGROUP, MEMBERS);
-}
-
 // Loads rows k0 to k0 + BK of A, 128 bytes wide, one such stripe behind the other.
-__device__ __forceinline__ void load_a(unsigned char* k_tile, const MatrixMap& map, int m0, int k0,
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const GroupMap& map, int m0, int k0,
                                        unsigned long long* full) {
     #pragma unroll
     for (int stripe = 0; stripe < BM / BK; ++stripe) {
@@ -433,7 +423,7 @@ __device__ __forceinline__ void load_a(unsigned char* k_tile, const MatrixMap& m
 }
 
 // Loads rows k0 to k0 + BK of B, 128 bytes wide, one such stripe behind the other.
-__device__ __forceinline__ void load_b(unsigned char* k_tile, const MatrixMap& map, int n0, int k0,
+__device__ __forceinline__ void load_b(unsigned char* k_tile, const GroupMap& map, int n0, int k0,
                                        unsigned long long* full) {
     #pragma unroll
     for (int stripe = 0; stripe < BN / BK; ++stripe) {
@@ -557,17 +547,12 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, const MatrixMa
 }
 
 // accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles.
-// So many rows of K are the group's: the last k tile has others behind them.
-__device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int rows,
-                                              int row, int column, unsigned long long* next_turn,
+__device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
+                                              int column, unsigned long long* next_turn,
                                               float (&accum)[ROW_TILES][NUM_ACCUM]) {
     int before = 0;
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
-        if (rows < BK) {
-            clear_rows(pipeline, rows);
-        }
-        rows -= BK;
         const unsigned long long a =
             matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
         const unsigned long long b =
@@ -651,8 +636,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     unsigned long long* const full = pipeline.full + pipeline.stage;
                     mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
                     mbarrier_arrive_expect(full, STAGE_BYTES);
-                    load_a(pipeline.k_tile_a(), {&map_a, 0}, place.m0, k0, full);
-                    load_b(pipeline.k_tile_b(), {&map_b, 0}, place.n0, k0, full);
+                    load_a(pipeline.k_tile_a(), {&map_a, range.end}, place.m0, k0, full);
+                    load_b(pipeline.k_tile_b(), {&map_b, range.end}, place.n0, k0, full);
                     pipeline.advance();
                 }
             }
@@ -673,7 +658,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const Output output = {M, N, own_c, ldc, with};
             mbarrier_wait(turns + warpgroup, turn);
             turn ^= 1;
-            multiply_tile(pipeline, num_k_tiles, range.rows, 0, 0, turns + 1 - warpgroup, accum);
+            multiply_tile(pipeline, num_k_tiles, 0, 0, turns + 1 - warpgroup, accum);
             pipeline.skip(ranges.num_k_tiles(tiles, tile + stride));
             store_accum(boxes + warpgroup * C_BYTES, {&map_c, place.product}, warpgroup, place.m0,
                         place.n0, output, accum);

@@ -221,14 +221,33 @@ struct MatrixMap {
     int matrix;
 };
 
+// A matrix whose rows belong to groups, up to the row behind a group's last. Two dimensions of its
+// map are rows: the first ends at LAST_ROW, and the second moves that to the end of the group.
+struct GroupMap {
+    static constexpr int LAST_ROW = 1 << 30;
+
+    const TensorMap* map;
+    int end;
+};
+
 // Prefetches the map before its first use.
 __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // Starts a copy of the map's box, its first element in that column and row; what lies outside the
-// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
-// box, ends when they have come.
+// matrix or behind the group becomes zero. The phase of the mbarrier, which was told to expect the
+// bytes of a whole box, ends when they have come.
+__device__ __forceinline__ void copy_tile(void* shared, const GroupMap& map, int column, int row,
+                                          unsigned long long* mbarrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, { %2, %3, %4, %5 }], [%6];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+        "l"(map.map), "r"(column), "r"(GroupMap::LAST_ROW + row - map.end), "r"(map.end),
+        "r"(GroupMap::LAST_ROW), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+        : "memory");
+}
+
 __device__ __forceinline__ void copy_tile(void* shared, const MatrixMap& map, int column, int row,
                                           unsigned long long* mbarrier) {
     asm volatile(
@@ -241,6 +260,19 @@ __device__ __forceinline__ void copy_tile(void* shared, const MatrixMap& map, in
 
 // Copies to the same place in every block of the cluster whose bit is set in ranks; the mbarrier at
 // the same place in each of them counts its own bytes.
+__device__ __forceinline__ void copy_tile_to_ranks(void* shared, const GroupMap& map, int column,
+                                                   int row, unsigned long long* mbarrier,
+                                                   unsigned ranks) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, { %2, %3, %4, %5 }], [%6], %7;" ::"r"(
+            (unsigned)__cvta_generic_to_shared(shared)),
+        "l"(map.map), "r"(column), "r"(GroupMap::LAST_ROW + row - map.end), "r"(map.end),
+        "r"(GroupMap::LAST_ROW), "r"((unsigned)__cvta_generic_to_shared(mbarrier)),
+        "h"((unsigned short)ranks)
+        : "memory");
+}
+
 __device__ __forceinline__ void copy_tile_to_ranks(void* shared, const MatrixMap& map, int column,
                                                    int row, unsigned long long* mbarrier,
                                                    unsigned ranks) {
@@ -473,7 +505,7 @@ struct Tiles {
 
 // Loads rows m0 to m0 + BM of A, 128 bytes wide.
 // Each block loads a fraction of them, for all blocks that share them.
-__device__ __forceinline__ void load_a(unsigned char* k_tile, const MatrixMap& map,
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const GroupMap& map,
                                        const Tiles& tiles, int m0, int k0,
                                        unsigned long long* full) {
     constexpr int ROWS = BM / CLUSTER_N;
@@ -725,7 +757,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
                     unsigned long long* const full = pipeline.full + pipeline.stage;
                     mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
                     mbarrier_arrive_expect(full, STAGE_BYTES);
-                    load_a(pipeline.k_tile_a(), {&map_a, 0}, tiles, place.m0, k0, full);
+                    load_a(pipeline.k_tile_a(), {&map_a, place.end_m}, tiles, place.m0, k0, full);
                     load_b(pipeline.k_tile_b(), {&map_b, place.group}, place.n0, k0, full);
                     pipeline.advance();
                 }

@@ -149,14 +149,33 @@ struct MatrixMap {
     int matrix;
 };
 
+// A matrix whose rows belong to groups, up to the row behind a group's last. Two dimensions of its
+// map are rows: the first ends at LAST_ROW, and the second moves that to the end of the group.
+struct GroupMap {
+    static constexpr int LAST_ROW = 1 << 30;
+
+    const TensorMap* map;
+    int end;
+};
+
 // Prefetches the map before its first use.
 __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // Starts a copy of the map's box, its first element in that column and row; what lies outside the
-// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
-// box, ends when they have come.
+// matrix or behind the group becomes zero. The phase of the mbarrier, which was told to expect the
+// bytes of a whole box, ends when they have come.
+__device__ __forceinline__ void copy_tile(void* shared, const GroupMap& map, int column, int row,
+                                          unsigned long long* mbarrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, { %2, %3, %4, %5 }], [%6];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+        "l"(map.map), "r"(column), "r"(GroupMap::LAST_ROW + row - map.end), "r"(map.end),
+        "r"(GroupMap::LAST_ROW), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+        : "memory");
+}
+
 __device__ __forceinline__ void copy_tile(void* shared, const MatrixMap& map, int column, int row,
                                           unsigned long long* mbarrier) {
     asm volatile(
@@ -167,14 +186,15 @@ __device__ __forceinline__ void copy_tile(void* shared, const MatrixMap& map, in
         : "memory");
 }
 
-// Starts to write a box from shared memory, without what lies outside the matrix. Threads that
-// filled it have called fence_before_bulk_copies() and a barrier before.
-__device__ __forceinline__ void store_tile(const void* shared, const MatrixMap& map, int column,
+// Starts to write a box from shared memory, without what lies outside the matrix or behind the
+// group. Threads that filled it have called fence_before_bulk_copies() and a barrier before.
+__device__ __forceinline__ void store_tile(const void* shared, const GroupMap& map, int column,
                                            int row) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
-        "[%0, { %1, %2, %3 }], [%4];" ::"l"(map.map),
-        "r"(column), "r"(row), "r"(map.matrix), "r"((unsigned)__cvta_generic_to_shared(shared))
+        "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
+        "[%0, { %1, %2, %3, %4 }], [%5];" ::"l"(map.map),
+        "r"(column), "r"(GroupMap::LAST_ROW + row - map.end), "r"(map.end), "r"(GroupMap::LAST_ROW),
+        "r"((unsigned)__cvta_generic_to_shared(shared))
         : "memory");
 }
 
@@ -449,7 +469,7 @@ struct Tiles {
 };
 
 // Loads rows m0 to m0 + BM of A, 128 bytes wide.
-__device__ __forceinline__ void load_a(unsigned char* k_tile, const MatrixMap& map, int m0, int k0,
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const GroupMap& map, int m0, int k0,
                                        unsigned long long* full) {
     copy_tile(k_tile, map, k0, m0, full);
 }
@@ -490,10 +510,10 @@ __device__ __forceinline__ float epilogue(float accum, float second, float old_c
     return silu(accum) * second;
 }
 
-// C, of which M x N elements exist.
+// C, of which M x N elements exist. TMA writes it; old values are read from here.
 struct Output {
     int M, N;
-    Result* C;
+    const Result* C;
     int ldc;
     Epilogue with;
 
@@ -531,51 +551,13 @@ __device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int
     }
 }
 
-// The bits of an element of a box, whose 16-byte chunks are swizzled.
-__device__ __forceinline__ unsigned element_of_box(const unsigned char* box, int row, int column) {
-    const int chunk = (column / 8) ^ row % 8;
-    return *(const unsigned short*)(box + row * 128 + chunk * 16 + column % 8 * 2);
-}
-
-// Writes a row of a box to C, as far as C has columns: each lane two elements at once, beginning
-// with the first that is at an even place in memory.
-__device__ __forceinline__ void write_row(const unsigned char* box, int row, int columns,
-                                          Result* to) {
-    const int lane = threadIdx.x % 32;
-    const int first = (int)((unsigned long long)to / sizeof(Result) % 2);
-    const int at = first + 2 * lane;
-    if (at + 1 < columns) {
-        const unsigned high = element_of_box(box, row, at + 1);
-        *(unsigned*)(to + at) = element_of_box(box, row, at) | high << 16;
-    } else if (at < columns) {
-        to[at] = (Result)element_of_box(box, row, at);
-    }
-    if (first == 1 && lane == 0) {
-        to[0] = (Result)element_of_box(box, row, 0);
-    }
-}
-
-// Writes a box of so many rows to C's row m0 and column n0, a row with each of the warps.
-__device__ __forceinline__ void write_box(const unsigned char* box, int rows, int warp, int warps,
-                                          const Output& output, int m0, int n0) {
-    const int columns = min(output.N - n0, BOX_N);
-    if (columns <= 0) {
-        return;
-    }
-    for (int row = warp; row < min(rows, output.M - m0); row += warps) {
-        write_row(box, row, columns, output.C + (long long)(m0 + row) * output.ldc + n0);
-    }
-}
-
 // What a thread has of a box: its elements of C, two in a word.
 constexpr int IN_BOX = BOX_N / 4;
 
 // Writes a box of a warpgroup. TMA undoes the swizzle of a box's 16-byte chunks as it writes them,
-// and would write rows past the group's last: a box that reaches there is written by threads, and
-// counts as a store all the same, of nothing.
-__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const MatrixMap& map_c,
-                                          const Output& output, int warpgroup, int m0, int n0,
-                                          const unsigned* words) {
+// and leaves out what is outside C.
+__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const GroupMap& map_c,
+                                          int warpgroup, int m0, int n0, const unsigned* words) {
     const int thread = threadIdx.x % WARPGROUP;
     const int warp = thread / 32;
     const int lane = thread % 32;
@@ -593,12 +575,8 @@ __device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, cons
     }
     fence_before_bulk_copies();
     named_barrier_sync(1 + warpgroup, WARPGROUP);
-    if (m0 + BOX_M > output.M) {
-        write_box(box, BOX_M, warp, 4, output, m0, n0);
-    } else if (thread == 0) {
-        store_tile(box, map_c, n0, m0);
-    }
     if (thread == 0) {
+        store_tile(box, map_c, n0, m0);
         commit_tile_stores();
     }
 }
@@ -612,8 +590,7 @@ struct Finished {
     static constexpr int BOXES = ROW_TILES * BOXES_IN_ROW_TILE;
 
     unsigned char* boxes;
-    MatrixMap map_c;
-    Output output;
+    GroupMap map_c;
     int warpgroup;
     // Boxes that have been written, and the elements of the others, two in a word.
     int written = BOXES;
@@ -643,8 +620,7 @@ struct Finished {
     __device__ __forceinline__ void store_next() {
         const int row_tile = written / BOXES_IN_ROW_TILE * 64;
         const int in_row = written % BOXES_IN_ROW_TILE * BOX_N;
-        store_box(boxes, written % C_BUFFERS, map_c, output, warpgroup, m0 + row_tile, n0 + in_row,
-                  words);
+        store_box(boxes, written % C_BUFFERS, map_c, warpgroup, m0 + row_tile, n0 + in_row, words);
         #pragma unroll
         for (int at = 0; at + IN_BOX < WORDS; ++at) {
             words[at] = words[at + IN_BOX];
@@ -754,7 +730,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     unsigned long long* const full = pipeline.full + pipeline.stage;
                     mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
                     mbarrier_arrive_expect(full, STAGE_BYTES);
-                    load_a(pipeline.k_tile_a(), {&map_a, 0}, place.m0, k0, full);
+                    load_a(pipeline.k_tile_a(), {&map_a, place.end_m}, place.m0, k0, full);
                     load_both_b(pipeline.k_tile_b(), {&map_b, place.group}, place.n0, k0, N, full);
                     pipeline.advance();
                 }
@@ -766,14 +742,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         // Multiply and store.
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
-        Finished finished = {boxes + warpgroup * C_BYTES, {&map_c, 0}, {}, warpgroup};
+        Finished finished = {boxes + warpgroup * C_BYTES, {&map_c, 0}, warpgroup};
         for (int tile = first_tile; tiles.reach(tile); tile += stride) {
             const Place place = tiles.place(tile);
             const Output output = {place.end_m, N, C, ldc, with};
             multiply_tile(pipeline, num_k_tiles, row, column, finished, accum);
             // Boxes are left if there were more of them than k tiles.
             finished.store_rest();
-            finished.output = output;
+            finished.map_c.end = place.end_m;
             finished.keep(place.m0 + row, place.n0 + column, output, accum);
         }
         finished.store_rest();

@@ -221,14 +221,33 @@ struct MatrixMap {
     int matrix;
 };
 
+// A matrix whose rows belong to groups, up to the row behind a group's last. Two dimensions of its
+// map are rows: the first ends at LAST_ROW, and the second moves that to the end of the group.
+struct GroupMap {
+    static constexpr int LAST_ROW = 1 << 30;
+
+    const TensorMap* map;
+    int end;
+};
+
 // Prefetches the map before its first use.
 __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 // Starts a copy of the map's box, its first element in that column and row; what lies outside the
-// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
-// box, ends when they have come.
+// matrix or behind the group becomes zero. The phase of the mbarrier, which was told to expect the
+// bytes of a whole box, ends when they have come.
+__device__ __forceinline__ void copy_tile(void* shared, const GroupMap& map, int column, int row,
+                                          unsigned long long* mbarrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, { %2, %3, %4, %5 }], [%6];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+        "l"(map.map), "r"(column), "r"(GroupMap::LAST_ROW + row - map.end), "r"(map.end),
+        "r"(GroupMap::LAST_ROW), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+        : "memory");
+}
+
 __device__ __forceinline__ void copy_tile(void* shared, const MatrixMap& map, int column, int row,
                                           unsigned long long* mbarrier) {
     asm volatile(
@@ -241,6 +260,19 @@ __device__ __forceinline__ void copy_tile(void* shared, const MatrixMap& map, in
 
 // Copies to the same place in every block of the cluster whose bit is set in ranks; the mbarrier at
 // the same place in each of them counts its own bytes.
+__device__ __forceinline__ void copy_tile_to_ranks(void* shared, const GroupMap& map, int column,
+                                                   int row, unsigned long long* mbarrier,
+                                                   unsigned ranks) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, { %2, %3, %4, %5 }], [%6], %7;" ::"r"(
+            (unsigned)__cvta_generic_to_shared(shared)),
+        "l"(map.map), "r"(column), "r"(GroupMap::LAST_ROW + row - map.end), "r"(map.end),
+        "r"(GroupMap::LAST_ROW), "r"((unsigned)__cvta_generic_to_shared(mbarrier)),
+        "h"((unsigned short)ranks)
+        : "memory");
+}
+
 __device__ __forceinline__ void copy_tile_to_ranks(void* shared, const MatrixMap& map, int column,
                                                    int row, unsigned long long* mbarrier,
                                                    unsigned ranks) {
@@ -253,14 +285,15 @@ __device__ __forceinline__ void copy_tile_to_ranks(void* shared, const MatrixMap
         : "memory");
 }
 
-// Starts to write a box from shared memory, without what lies outside the matrix. Threads that
-// filled it have called fence_before_bulk_copies() and a barrier before.
-__device__ __forceinline__ void store_tile(const void* shared, const MatrixMap& map, int column,
+// Starts to write a box from shared memory, without what lies outside the matrix or behind the
+// group. Threads that filled it have called fence_before_bulk_copies() and a barrier before.
+__device__ __forceinline__ void store_tile(const void* shared, const GroupMap& map, int column,
                                            int row) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
-        "[%0, { %1, %2, %3 }], [%4];" ::"l"(map.map),
-        "r"(column), "r"(row), "r"(map.matrix), "r"((unsigned)__cvta_generic_to_shared(shared))
+        "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
+        "[%0, { %1, %2, %3, %4 }], [%5];" ::"l"(map.map),
+        "r"(column), "r"(GroupMap::LAST_ROW + row - map.end), "r"(map.end), "r"(GroupMap::LAST_ROW),
+        "r"((unsigned)__cvta_generic_to_shared(shared))
         : "memory");
 }
 
@@ -534,7 +567,7 @@ struct Tiles {
 };
 
 // Loads rows m0 to m0 + BM of A, 128 bytes wide.
-__device__ __forceinline__ void load_a(unsigned char* k_tile, const MatrixMap& map, int m0, int k0,
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const GroupMap& map, int m0, int k0,
                                        unsigned long long* full) {
     copy_tile(k_tile, map, k0, m0, full);
 }
@@ -571,10 +604,10 @@ __device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n
     return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
 }
 
-// C, of which M x N elements exist.
+// C, of which M x N elements exist. TMA writes it; old values are read from here.
 struct Output {
     int M, N;
-    Result* C;
+    const Result* C;
     int ldc;
     Epilogue with;
 
@@ -618,51 +651,13 @@ __device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int
     }
 }
 
-// The bits of an element of a box, whose 16-byte chunks are swizzled.
-__device__ __forceinline__ unsigned element_of_box(const unsigned char* box, int row, int column) {
-    const int chunk = (column / 8) ^ row % 8;
-    return *(const unsigned short*)(box + row * 128 + chunk * 16 + column % 8 * 2);
-}
-
-// Writes a row of a box to C, as far as C has columns: each lane two elements at once, beginning
-// with the first that is at an even place in memory.
-__device__ __forceinline__ void write_row(const unsigned char* box, int row, int columns,
-                                          Result* to) {
-    const int lane = threadIdx.x % 32;
-    const int first = (int)((unsigned long long)to / sizeof(Result) % 2);
-    const int at = first + 2 * lane;
-    if (at + 1 < columns) {
-        const unsigned high = element_of_box(box, row, at + 1);
-        *(unsigned*)(to + at) = element_of_box(box, row, at) | high << 16;
-    } else if (at < columns) {
-        to[at] = (Result)element_of_box(box, row, at);
-    }
-    if (first == 1 && lane == 0) {
-        to[0] = (Result)element_of_box(box, row, 0);
-    }
-}
-
-// Writes a box of so many rows to C's row m0 and column n0, a row with each of the warps.
-__device__ __forceinline__ void write_box(const unsigned char* box, int rows, int warp, int warps,
-                                          const Output& output, int m0, int n0) {
-    const int columns = min(output.N - n0, BOX_N);
-    if (columns <= 0) {
-        return;
-    }
-    for (int row = warp; row < min(rows, output.M - m0); row += warps) {
-        write_row(box, row, columns, output.C + (long long)(m0 + row) * output.ldc + n0);
-    }
-}
-
 // What a thread has of a box: its elements of C, two in a word.
 constexpr int IN_BOX = BOX_N / 4;
 
 // Writes a box of a warpgroup. TMA undoes the swizzle of a box's 16-byte chunks as it writes them,
-// and would write rows past the group's last: a box that reaches there is written by threads, and
-// counts as a store all the same, of nothing.
-__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const MatrixMap& map_c,
-                                          const Output& output, int warpgroup, int m0, int n0,
-                                          const unsigned* words) {
+// and leaves out what is outside C.
+__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const GroupMap& map_c,
+                                          int warpgroup, int m0, int n0, const unsigned* words) {
     const int thread = threadIdx.x % WARPGROUP;
     const int warp = thread / 32;
     const int lane = thread % 32;
@@ -680,18 +675,14 @@ __device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, cons
     }
     fence_before_bulk_copies();
     named_barrier_sync(1 + warpgroup, WARPGROUP);
-    if (m0 + BOX_M > output.M) {
-        write_box(box, BOX_M, warp, 4, output, m0, n0);
-    } else if (thread == 0) {
-        store_tile(box, map_c, n0, m0);
-    }
     if (thread == 0) {
+        store_tile(box, map_c, n0, m0);
         commit_tile_stores();
     }
 }
 
 // Writes a warpgroup's tile, box by box.
-__device__ __forceinline__ void store_accum(unsigned char* boxes, const MatrixMap& map_c,
+__device__ __forceinline__ void store_accum(unsigned char* boxes, const GroupMap& map_c,
                                             int warpgroup, int m0, int n0, const Output& output,
                                             float (&accum)[ROW_TILES][NUM_ACCUM]) {
     if (!output.with.is_identity()) {
@@ -708,7 +699,7 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, const MatrixMa
             for (int at = 0; at < IN_BOX; ++at) {
                 words[at] = bf16_pair(elements[2 * at], elements[2 * at + 1]);
             }
-            store_box(boxes, buffer, map_c, output, warpgroup, m0 + 64 * i, n0 + n, words);
+            store_box(boxes, buffer, map_c, warpgroup, m0 + 64 * i, n0 + n, words);
             buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
         }
     }
@@ -807,7 +798,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
                     unsigned long long* const full = pipeline.full + pipeline.stage;
                     mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
                     mbarrier_arrive_expect(full, STAGE_BYTES);
-                    load_a(pipeline.k_tile_a(), {&map_a, 0}, place.m0, k0, full);
+                    load_a(pipeline.k_tile_a(), {&map_a, place.end_m}, place.m0, k0, full);
                     load_b(pipeline.k_tile_b(), {&map_b, place.group}, tiles, place.n0, k0, full);
                     pipeline.advance();
                 }
@@ -823,8 +814,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
             const Place place = tiles.place(tile);
             const Output output = {place.end_m, N, C, ldc, with};
             multiply_tile(pipeline, num_k_tiles, row, column, accum);
-            store_accum(boxes + warpgroup * C_BYTES, {&map_c, 0}, warpgroup, place.m0 + row,
-                        place.n0 + column, output, accum);
+            store_accum(boxes + warpgroup * C_BYTES, {&map_c, place.end_m}, warpgroup,
+                        place.m0 + row, place.n0 + column, output, accum);
         }
         if (threadIdx.x % WARPGROUP == 0) {
             wait_for_tile_reads(0);

@@ -95,6 +95,25 @@ def test_a_map_may_begin_behind_the_beginning(driver: Driver) -> None:
     assert driver.told["address"] == 4608
 
 
+def test_rows_of_groups_end_where_a_kernel_says(driver: Driver) -> None:
+    """Each box's address is that of its row, modulo 2^64, and its rows end at the second extent."""
+    one = TensorMap("map_a", "A", Element.BF16, (300, 70), 320, (64, 16), 128, divided=True)
+    encode(one, 0x7F0000001000, room_for_map())
+    # TMA reads at the map's begin for a box that is outside of it as a whole.
+    assert driver.told["address"] == 0x7F0000001000
+    assert (driver.told["rank"], driver.told["box"]) == (4, [64, 16, 1, 1])
+    columns, last, ends, back = driver.told["extent"]
+    assert (columns, ends) == (300, 71)
+    assert max(driver.told["strides"]) < 2**40
+    assert all(stride % 16 == 0 for stride in driver.told["strides"])
+    for row, end in ((0, 1), (0, 70), (64, 70), (69, 70)):
+        place = (last + row - end, end, back - 1)
+        assert all(at < of for at, of in zip(place[1:], (ends, back), strict=True))
+        steps = zip(place, driver.told["strides"], strict=True)
+        assert sum(at * stride for at, stride in steps) % 2**64 == row * 640
+        assert [last + r - end < last for r in (end - 1, end)] == [True, False]
+
+
 def test_a_map_that_the_driver_refuses_is_described(driver: Driver) -> None:
     driver.status = 1
     one = TensorMap("map_b", "B", Element.BF16, (300, 70), 320, (64, 16), 128)

@@ -160,12 +160,13 @@ class Host:
 
     def _stacked(self, rule: TensorMapRule) -> dict[str, str]:
         """The number of matrices of a batch, or of groups, that a map describes, and the elements
-        from one to the next.
+        from one to the next; 0 where its rows belong to groups.
         """
+        if rule.is_divided(self._problem):
+            return {"matrices": "0", "matrix_ld": "0"}
         if self._grouped:
-            count = "groups" if rule.matrix == ("C" if self._divides_k else "B") else "1"
             ld = f"{self._rows[rule.matrix]} * ld{rule.matrix.lower()}"
-            return {"matrices": count, "matrix_ld": ld}
+            return {"matrices": "groups", "matrix_ld": ld}
         if rule.matrix == "workspace":
             columns, rows = self._c_text(rule.ld), self._c_text(rule.extent[1])
             return {"matrices": "batch", "matrix_ld": f"({columns}) * ({rows})"}

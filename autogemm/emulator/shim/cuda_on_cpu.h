@@ -73,6 +73,11 @@ struct MatrixMap {
     const TensorMap* map;
     int matrix;
 };
+// A matrix whose rows belong to groups, up to the row behind a group's last.
+struct GroupMap {
+    const TensorMap* map;
+    int end;
+};
 
 namespace autogemm_emulator {
 
@@ -191,10 +196,13 @@ void wait_mbarrier(void* mbarrier, unsigned parity);
 void copy_bulk(void* shared, const void* global, unsigned bytes, void* mbarrier);
 void copy_bulk_to_ranks(void* shared, const void* global, unsigned bytes, void* mbarrier,
                         unsigned ranks);
-void copy_tile(void* shared, const MatrixMap& map, int column, int row, void* mbarrier);
-void copy_tile_to_ranks(void* shared, const MatrixMap& map, int column, int row, void* mbarrier,
+template <class Map>
+void copy_tile(void* shared, const Map& map, int column, int row, void* mbarrier);
+template <class Map>
+void copy_tile_to_ranks(void* shared, const Map& map, int column, int row, void* mbarrier,
                         unsigned ranks);
-void store_tile(const void* shared, const MatrixMap& map, int column, int row);
+template <class Map>
+void store_tile(const void* shared, const Map& map, int column, int row);
 void commit_stores();
 void wait_for_stores(unsigned num_left, bool only_reads);
 void copy_async(void* shared, const void* global, int bytes, int valid_bytes);

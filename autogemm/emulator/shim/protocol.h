@@ -118,6 +118,7 @@ struct TensorMapSpec {
     uint32_t swizzle_bytes;
     uint32_t matrices;  // of a batch, which lie matrix_bytes apart; 1 where there is none
     uint64_t matrix_bytes;
+    uint64_t divided;  // whether rows belong to groups
 };
 
 struct Finding {

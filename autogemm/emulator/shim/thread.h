@@ -72,6 +72,7 @@ struct Mbarrier {
 struct Tile {
     const TensorMapSpec* map;
     int32_t column, row, matrix;
+    int32_t end = INT32_MAX;  // the row behind a group's last
 };
 
 // A tile on its way from shared memory to a matrix, and those that are waited for together.

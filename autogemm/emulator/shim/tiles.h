@@ -56,9 +56,10 @@ inline void for_each_row(const Tile& tile, bool is_written, Visit&& visit) {
     char* const base = buffers[map.region].begin + map.offset_bytes +
                        tile.matrix * static_cast<int64_t>(map.matrix_bytes);
     const bool is_there = tile.matrix >= 0 && tile.matrix < static_cast<int64_t>(map.matrices);
+    const int64_t end_row = std::min<int64_t>(tile.end, map.rows);
     for (int64_t i = 0; i < map.box_rows && first < end && is_there; ++i) {
         const int64_t row = tile.row + i;
-        if (row >= 0 && row < map.rows) {
+        if (row >= 0 && row < end_row) {
             visit(base + row * static_cast<int64_t>(map.ld_bytes) + first * size,
                   static_cast<uint32_t>((end - first) * size),
                   static_cast<uint32_t>((i * map.box_columns + first - tile.column) * size));
@@ -97,35 +98,59 @@ inline void store_tile(const TileStore& store) {
     });
 }
 
-inline BulkCopy copy_of_tile(void* shared, const ::MatrixMap& map, int column, int row, uint64_t pc) {
+// An instruction has as many coordinates as the map has dimensions.
+inline Tile tile_of(const ::MatrixMap& map, int column, int row, uint64_t pc) {
     const TensorMapSpec& spec = spec_of(*map.map);
-    const Tile tile{&spec, column, row, map.matrix};
-    return {static_cast<char*>(shared), nullptr, tile_bytes(spec), nullptr, pc, tile};
+    if (spec.divided) {
+        report_here(Kind::kBadCopy, pc);
+    }
+    return {&spec, column, row, map.matrix};
 }
 
-__attribute__((noinline)) void copy_tile(void* shared, const ::MatrixMap& map, int column, int row,
+inline Tile tile_of(const ::GroupMap& map, int column, int row, uint64_t pc) {
+    const TensorMapSpec& spec = spec_of(*map.map);
+    if (!spec.divided || map.end < 0 || map.end > static_cast<int64_t>(spec.rows)) {
+        report_here(Kind::kBadCopy, pc);
+    }
+    return {&spec, column, row, 0, map.end};
+}
+
+inline BulkCopy copy_of(void* shared, const Tile& tile, uint64_t pc) {
+    return {static_cast<char*>(shared), nullptr, tile_bytes(*tile.map), nullptr, pc, tile};
+}
+
+template <class Map>
+__attribute__((noinline)) void copy_tile(void* shared, const Map& map, int column, int row,
                                          void* mbarrier) {
     const uint64_t pc = caller(__builtin_return_address(0));
-    issue_bulk_copy(block->rank, copy_of_tile(shared, map, column, row, pc), mbarrier);
+    issue_bulk_copy(block->rank, copy_of(shared, tile_of(map, column, row, pc), pc), mbarrier);
 }
 
-__attribute__((noinline)) void copy_tile_to_ranks(void* shared, const ::MatrixMap& map, int column,
-                                                  int row, void* mbarrier, unsigned ranks) {
+template <class Map>
+__attribute__((noinline)) void copy_tile_to_ranks(void* shared, const Map& map, int column, int row,
+                                                  void* mbarrier, unsigned ranks) {
     const uint64_t pc = caller(__builtin_return_address(0));
-    issue_to_ranks(copy_of_tile(shared, map, column, row, pc), mbarrier, ranks);
+    issue_to_ranks(copy_of(shared, tile_of(map, column, row, pc), pc), mbarrier, ranks);
 }
 
-__attribute__((noinline)) void store_tile(const void* shared, const ::MatrixMap& map, int column,
-                                          int row) {
+template <class Map>
+__attribute__((noinline)) void store_tile(const void* shared, const Map& map, int column, int row) {
     const uint64_t pc = caller(__builtin_return_address(0));
     auto* from = static_cast<char*>(const_cast<void*>(shared));
-    const TileStore store{from, {&spec_of(*map.map), column, row, map.matrix}, pc};
+    const TileStore store{from, tile_of(map, column, row, pc), pc};
     shadow_tile_store_issued(store);
     if (!exchange->late_copies) {
         store_tile(store);
     }
     current->open_stores.push_back(store);
 }
+
+template void copy_tile(void*, const ::MatrixMap&, int, int, void*);
+template void copy_tile(void*, const ::GroupMap&, int, int, void*);
+template void copy_tile_to_ranks(void*, const ::MatrixMap&, int, int, void*, unsigned);
+template void copy_tile_to_ranks(void*, const ::GroupMap&, int, int, void*, unsigned);
+template void store_tile(const void*, const ::MatrixMap&, int, int);
+template void store_tile(const void*, const ::GroupMap&, int, int);
 
 __attribute__((noinline)) void commit_stores() {
     current->store_groups.push_back({std::move(current->open_stores), false});

@@ -149,6 +149,10 @@ __forceinline__ void copy_tile(void* shared, const TensorMap& map, int column, i
                                unsigned long long* mbarrier) {
     copy_tile(shared, MatrixMap{&map, 0}, column, row, mbarrier);
 }
+__forceinline__ void copy_tile(void* shared, const GroupMap& map, int column, int row,
+                               unsigned long long* mbarrier) {
+    autogemm_emulator::copy_tile(shared, map, column, row, mbarrier);
+}
 __forceinline__ void copy_tile_to_ranks(void* shared, const MatrixMap& map, int column, int row,
                                         unsigned long long* mbarrier, unsigned ranks) {
     autogemm_emulator::copy_tile_to_ranks(shared, map, column, row, mbarrier, ranks);
@@ -157,11 +161,18 @@ __forceinline__ void copy_tile_to_ranks(void* shared, const TensorMap& map, int 
                                         unsigned long long* mbarrier, unsigned ranks) {
     copy_tile_to_ranks(shared, MatrixMap{&map, 0}, column, row, mbarrier, ranks);
 }
+__forceinline__ void copy_tile_to_ranks(void* shared, const GroupMap& map, int column, int row,
+                                        unsigned long long* mbarrier, unsigned ranks) {
+    autogemm_emulator::copy_tile_to_ranks(shared, map, column, row, mbarrier, ranks);
+}
 __forceinline__ void store_tile(const void* shared, const MatrixMap& map, int column, int row) {
     autogemm_emulator::store_tile(shared, map, column, row);
 }
 __forceinline__ void store_tile(const void* shared, const TensorMap& map, int column, int row) {
     store_tile(shared, MatrixMap{&map, 0}, column, row);
+}
+__forceinline__ void store_tile(const void* shared, const GroupMap& map, int column, int row) {
+    autogemm_emulator::store_tile(shared, map, column, row);
 }
 __forceinline__ void commit_tile_stores() {
     autogemm_emulator::commit_stores();

@@ -75,15 +75,8 @@ def encode(tensor_map: TensorMap, address: int, into: RawMap) -> None:
     Raises DeviceError where the driver refuses.
     """
     element = tensor_map.element
-    ld_bytes = element.size_bytes * tensor_map.ld
-    extent: tuple[int, ...] = tensor_map.extent
-    box: tuple[int, ...] = tensor_map.box
-    pitches: tuple[int, ...] = (ld_bytes,)
-    if tensor_map.matrices is not None:
-        extent = (*extent, tensor_map.matrices)
-        pitches = (ld_bytes, element.size_bytes * tensor_map.matrix_ld)
-        box = (*box, 1)
-    rank = len(extent)
+    extent, pitches, box = tensor_map.dimensions()
+    rank, ld_bytes = len(extent), pitches[0]
     status = _driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(ctypes.addressof(into)),
         element.tensor_map_number,
