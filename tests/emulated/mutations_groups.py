@@ -77,6 +77,9 @@ GROUP_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(BY_MMA, "B as far apart as A", "group * K * ldb", "group * K * lda"),
     Mutation(TMA, "B of the first group", "{&map_b, place.group}", "{&map_b, 0}"),
     Mutation(TMA, "B of the next group", "{&map_b, place.group}", "{&map_b, place.group + 1}"),
+    # Coordinates of another map than there is.
+    Mutation(TMA, "A by matrices", "k_tile, const GroupMap& map", "k_tile, const MatrixMap& map"),
+    Mutation(TMA, "B by groups", "k_tile, const MatrixMap& map", "k_tile, const GroupMap& map"),
     Mutation(TMA, "A by the group", f"{{&map_a, {END}", "{&map_a, place.group}"),
     # Offsets.
     Mutation(ONE, "an offset too early", "M = offsets[group + 1]", "M = offsets[group]"),
