@@ -130,6 +130,12 @@ class LaunchPlan:
     masked: bool = False
     fp32_every: int = 0
 
+    def takes(self, text: str) -> bool:
+        """Whether a stored text reads tensor maps as this plan has them: those of an earlier
+        version do not name the ends of groups.
+        """
+        return any(one.divided for one in self.tensor_maps) == ("GroupMap" in text)
+
     @property
     def arrays(self) -> tuple[Extra, ...]:
         """The family's and the epilogue's arguments that are arrays."""

@@ -151,6 +151,8 @@ class Rechecker:
         source = self.store.stored_kernel(row.kernel_id).source
         builder = Builder((family,), row.problem, self.target.device, self.compiler)
         candidate = builder.start(source).candidate()
+        if not candidate.plan.takes(source.text):
+            raise UsageError("this version gives its groups to TMA in another way: tune again")
         if candidate.compiled is not None and (
             why := why_not_launchable(candidate.compiled, candidate.plan, self.target.device)
         ):

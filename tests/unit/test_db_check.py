@@ -19,7 +19,7 @@ from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
 from autogemm.formats import read_recording, write_recording
 from autogemm.model.config import Config
-from autogemm.model.kernel import Candidate
+from autogemm.model.kernel import Candidate, LaunchPlan
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, FinalsEntry, Status
 from autogemm.store import RunState, open_store
@@ -169,6 +169,18 @@ def test_one_that_does_not_run_any_more_moved(check: Callable[..., Result], fold
     # Its old time stands, and it is measured again the next time.
     again, _ = rows(check(target, "--json"))
     assert again["kernel_id"] == first["kernel_id"]
+
+
+def test_one_that_is_launched_in_another_way_now_is_not_called_wrong(
+    check: Callable[..., Result], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LaunchPlan, "takes", lambda plan, text: False)
+    target = DriftingTarget(driver="2")
+    target._fault = lambda config: Status.WRONG_RESULT
+    checked, _ = rows(check(target, "--json"))
+    assert "to TMA in another way: tune again" in checked["reason"]
+    with open_store(str(folder / "a.db")) as store:
+        assert {row.kernel_id for row in store.best()} >= {checked["kernel_id"]}
 
 
 def test_one_that_is_wrong_now_is_not_the_best_any_more(

@@ -9,6 +9,7 @@ from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType, Element
+from autogemm.model.groups import Groups
 from autogemm.model.kernel import TensorMap
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, build_space, launch_plan, load_family
@@ -153,3 +154,18 @@ def test_its_template_says_so_too(tmp_path: Path) -> None:
     template.write_text('{% include "parts/ptx/sm_90a.cu.jinja" %}\n')
     source = render(load_family(folder), config_of(), Problem(64, 64, 64))
     assert source.arch_suffix == "a"
+
+
+@pytest.mark.parametrize(("layout", "divided"), [(Layout.NT, "ac"), (Layout.TN, "ab")])
+def test_rows_of_groups_end_with_them(layout: Layout, divided: str) -> None:
+    family = load_family("gemm_wgmma")
+    grouped = Problem(512, 512, 512, layout, DType.BF16, groups=Groups.parse("4 uniform"))
+    single = Problem(512, 512, 512, layout, DType.BF16)
+    plan, plain = (launch_plan(family, family.seeds[0], one) for one in (grouped, single))
+    assert [one.name for one in plan.tensor_maps if one.divided] == [f"map_{m}" for m in divided]
+    assert not any(one.divided for one in plain.tensor_maps)
+    # A text that was stored by an earlier version has maps of three dimensions.
+    text = render(family, family.seeds[0], grouped).text
+    assert (plan.takes(text), plain.takes(text)) == (True, False)
+    assert not plan.takes(text.replace("GroupMap", "MatrixMap"))
+    assert plain.takes(render(family, family.seeds[0], single).text)
