@@ -18,7 +18,8 @@ DEFAULT_SMEM_BYTES = 47 * 1024
 # A text that asks whether this is defined is for the target sm_90a alone
 # (templates/parts/ptx/sm_90a.cu.jinja): it uses instructions that the plain sm_90 does not have.
 _NEEDS_SM_90A = "__CUDA_ARCH_FEAT_SM90_ALL"
-# The end of rows that belong to groups, as `templates/parts/ptx/tensor_map_copy.cu.jinja` knows it.
+# Where rows that belong to groups end, as in `templates/parts/ptx/tensor_map_copy.cu.jinja` and in
+# `templates/export/tensor_map.cu.jinja`.
 LAST_ROW = 2**30
 # How every emitted file begins, up to the first empty line (templates/parts/head.cu.jinja).
 _PROVENANCE = "// autogemm, family "

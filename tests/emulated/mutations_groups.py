@@ -21,7 +21,7 @@ SHORT_EDGES = grouped(
 )
 ONE_TAKES_ALL = grouped(EDGES.problem((64, 64, 64), Layout.NN, DType.BF16), 2, (64, 64, 64))
 UNUSED_ROWS = grouped(WHOLE.problem((64, 64, 64), Layout.NT, DType.BF16), 1, (64, 64, 64))
-# Boxes of a group's last rows stand between others, of which two are in flight.
+# Boxes with a group's last rows stand between others; two are in flight at a time.
 MANY_BOXES = Problem(137, 256, 64, Layout.NT, DType.BF16, groups=Groups.parse("65,72"))
 
 PERSISTENT: dict[str, Value] = TILE | {"STAGES": 3, "PACK": "none", "BLOCKS": 132}

@@ -1,5 +1,6 @@
 """Exported kernels with tensor maps and for sm_90a: what files say, and that nvcc takes them."""
 
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -19,6 +20,8 @@ from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
+from autogemm.model.kernel import LAST_ROW
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.rule import Nearest
 from autogemm.space import Family, broken_constraints, load_family, signature_of
@@ -282,3 +285,22 @@ def test_the_command_in_the_file_builds_it_without_a_word(tmp_path: Path, name: 
     built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
     assert (tmp_path / "best").exists()
+
+
+def test_rows_of_groups_end_alike_in_kernels_and_in_their_maps() -> None:
+    """The kernel, the exported launcher and `TensorMap.dimensions` agree on where TMA clips."""
+    family = load_family("gemm_wgmma")
+    problem = replace(SQUARE, groups=Groups.parse("8 uniform"))
+    text = export_cuda(stored_kernel(family, problem, family.seeds[0]), family, "best.cu", TODAY)
+    shifts = {
+        "kernel": re.findall(r"LAST_ROW = 1 << (\d+);", text),
+        "map": re.findall(r"last = 1 << (\d+);", text),
+    }
+    assert shifts == {"kernel": ["30"], "map": ["30"]}
+    assert LAST_ROW == 1 << 30
+    # As many strides as rows to take back wrap around 2^64.
+    (back,) = re.findall(r"\(1ull << (\d+)\) - row_bytes", text)
+    assert 30 + int(back) == 64
+    flat = " ".join(text.split())
+    # A and C have no matrices of their own, B has one for each group.
+    assert [flat.count(f"CU_TENSOR_MAP_SWIZZLE_128B, {n}") for n in ("0, 0", "groups,")] == [2, 1]
