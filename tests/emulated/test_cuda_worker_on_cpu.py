@@ -99,7 +99,7 @@ def assert_fine(outcome: Outcome) -> None:
 
 
 def test_the_baseline_is_timed_again_beside_a_new_best(prepared: CudaTarget) -> None:
-    # Clocks of a CPU: no two measurements are the same.
+    # On the simulated GPU no two measurements are the same.
     first_us = prepared.baseline_us
     best = prepared.measure(candidate(PROBLEM), None)
     assert best.time_us is not None

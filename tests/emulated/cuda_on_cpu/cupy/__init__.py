@@ -9,6 +9,7 @@ stand for an illegal address.
 
 import ctypes
 import hashlib
+import itertools
 import os
 import subprocess
 import sys
@@ -189,8 +190,14 @@ class Event:
         pass
 
 
+asked_times = itertools.count()
+
+
 def elapsed_ms(begin: Event, end: Event) -> float:
-    return 1e3 * (end.time_s - begin.time_s)
+    """No two are the same, though the clock's ticks are so long that one in a hundred would be: to
+    each a picosecond more is added than to the one before.
+    """
+    return 1e3 * (end.time_s - begin.time_s) + 1e-9 * next(asked_times)
 
 
 loaded: dict[int, Any] = {}
