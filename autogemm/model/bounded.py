@@ -10,7 +10,8 @@ and for a function f, of which the kernel has the approximation g,
     |g(x') - f(x)| <= L |x' - x| + |g(x') - f(x')|,
 
 L being the largest slope of f (Lipschitz constant), or what f does between x - e and x + e where it
-has none (exp, division). Errors of g are those of the functions that emitted kernels call: expf,
+has none (exp, division). What is too large for FP32 becomes infinite, and stays it in what follows.
+Errors of g are those of the functions that emitted kernels call: expf,
 erff and tanhf of CUDA have 2 units in the last place at most, __expf 2 + 1.2 |x| (CUDA C++
 Programming Guide, mathematical functions), and of the arithmetic around them.
 """
@@ -29,8 +30,9 @@ from autogemm.model.formula import HALVES, INTERLEAVED, Apply, Node, Number
 SECOND = "acc, second"
 Doubles = npt.NDArray[np.float64]
 U = 2.0**-24
-# The distance of subnormal numbers of FP32.
+# The distance of subnormal numbers of FP32, and the least that is rounded to infinity.
 TINY = 2.0**-149
+OVERFLOW = 2.0**128 - 2.0**103
 # Largest slopes: of gelu at sqrt(2), of gelu_tanh and silu near 1.4 and 2.4.
 SLOPES = {"gelu": 1.13, "gelu_tanh": 1.13, "silu": 1.1, "sigmoid": 0.25, "tanh": 1.0}
 # Errors of the emitted functions, as multiples of U: of the argument's size, and of the result's.
@@ -45,7 +47,10 @@ ROUNDINGS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounded:
-    """Values and how far off each may be; the two broadcast like NumPy's arrays."""
+    """Values and how far off each may be; the two broadcast like NumPy's arrays.
+
+    The error is infinite where nothing is known.
+    """
 
     value: Doubles
     error: Doubles
@@ -106,13 +111,24 @@ def _result_of(root: Node, given: Mapping[str, Bounded]) -> Bounded:
 
     with np.errstate(all="ignore"):
         found = value_of(root)
-    is_known = np.isfinite(found.value)
-    return Bounded(found.value, np.where(is_known, found.error, 0.0))
+    return Bounded(found.value, np.where(np.isfinite(found.value), found.error, 0.0))
 
 
 def _rounded(value: Doubles, error: Doubles) -> Bounded:
     """One rounding to FP32 of a value that is that far off."""
-    return Bounded(value, error + U * (np.abs(value) + error) + TINY)
+    return _held(value, error + U * (np.abs(value) + error) + TINY)
+
+
+def _held(value: Doubles, error: Doubles) -> Bounded:
+    """What FP32 holds of a value that is that far off: infinity of what is surely too large, and
+    anything of what may be.
+    """
+    size = np.abs(value)
+    is_beyond = size - error >= OVERFLOW
+    value = np.where(is_beyond, np.copysign(np.inf, value), value)
+    # An error that is no number comes of one that is infinite.
+    error = np.where(size + error < OVERFLOW, error, np.inf)
+    return Bounded(value, np.where(np.isfinite(value), error, 0.0))
 
 
 def _smooth(name: str, function: Callable[[Doubles], Doubles]) -> Callable[[Bounded], Bounded]:
@@ -126,7 +142,7 @@ def _smooth(name: str, function: Callable[[Doubles], Doubles]) -> Callable[[Boun
         rounding = of_result * (np.abs(value) + error) + of_argument * np.minimum(
             np.abs(x.value) + x.error, 1e30
         )
-        return Bounded(value, error + U * rounding + TINY)
+        return _held(value, error + U * rounding + TINY)
 
     return apply
 
@@ -152,7 +168,7 @@ def _gelu_tanh(x: Doubles) -> Doubles:
 def _exp(x: Bounded) -> Bounded:
     value = np.exp(x.value)
     error = value * np.expm1(x.error)
-    return Bounded(value, error + 4 * U * (value + error) + TINY)
+    return _held(value, error + 4 * U * (value + error) + TINY)
 
 
 def _pick(values: Callable[[Doubles, Doubles], Doubles]) -> Callable[[Bounded, Bounded], Bounded]:

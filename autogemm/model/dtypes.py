@@ -185,6 +185,11 @@ class Element(ElementRow, Enum):
         return 2.0**self.largest_exponent * (2.0 - steps_missing * 2.0**-self.fraction_bits)
 
     @property
+    def overflow(self) -> float:
+        """The least number that is rounded to infinity, of a type that has one."""
+        return self.largest + 2.0 ** (self.largest_exponent - self.fraction_bits - 1)
+
+    @property
     def half_step_exponent(self) -> int:
         """Exponent of `half_step`, the largest error of rounding subnormal numbers and integers."""
         if self.is_integer:

@@ -51,8 +51,7 @@ def stored(values: npt.NDArray[np.floating], element: Element) -> Stored:
     """
     if element.is_integer:
         kept = np.nan_to_num(_whole(values, element)).astype(stored_type(element))
-        canary = np.array(element.canary_bits, f"u{element.size_bytes}").view(kept.dtype)
-        return np.where(np.isnan(values), canary, kept)
+        return np.where(np.isnan(values), canaries(1, element), kept)
     nearest = rounded(values, element)
     if element.size_bytes == nearest.itemsize:
         return nearest
@@ -108,6 +107,11 @@ def not_a_number(count: int, element: Element) -> Stored:
     """An array of elements whose bits are all set: NaN in each type, -1 of integers."""
     size = element.size_bytes
     return np.full(count * size, 0xFF, np.uint8).view(stored_type(element))
+
+
+def canaries(count: int, element: Element) -> Stored:
+    """An array of elements by which it is seen that nothing was written (`Element.canary_bits`)."""
+    return np.full(count, element.canary_bits, f"u{element.size_bytes}").view(stored_type(element))
 
 
 def neutral_array(extra: Extra, dtype: DType) -> Stored:

@@ -18,7 +18,9 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A result as it must be, [products, M, N], and the largest error that rounding explains."""
+    """A result as it must be, [products, M, N], and the largest error that rounding explains; an
+    infinite one where a number is expected, but nothing is known of what FP32 makes of it.
+    """
 
     value: Doubles
     bound: Doubles
@@ -71,14 +73,25 @@ def rounded_results(
 ) -> Expected:
     """The values rounded to elements, and how far off these may be: of types that saturate, and
     where sums are exact, no further than the elements nearest to what is left of the errors.
+
+    Where a result may be infinite or not, the least number that is rounded to infinity stands for
+    it: a right result is within the bound of that.
     """
     expected, error = (np.broadcast_to(x, shape).copy() for x in (found.value, found.error))
     if is_exact or element.saturates:
         nearest, low, high = (
-            rounded(expected + sign * error, element).astype(np.float64) for sign in (0, -1, 1)
+            rounded(values, element).astype(np.float64)
+            for values in (expected, expected - error, expected + error)
         )
-        bound = np.maximum(high - nearest, nearest - low)
-        return Expected(nearest, np.where(np.isnan(nearest), 0.0, bound))
+        is_certain = np.isnan(nearest) | (low == high)
+        if element.has_infinity:
+            most = element.overflow
+            low, high = np.clip(low, -most, most), np.clip(high, -most, most)
+            nearest = np.where(is_certain, nearest, np.clip(nearest, -most, most))
+        with np.errstate(invalid="ignore"):
+            bound = np.maximum(high - nearest, nearest - low)
+        bound = np.where(is_certain, 0.0, bound)
+        return Expected(nearest, np.where(np.isinf(error), np.inf, bound))
     if element.size_bytes < Element.F32.size_bytes:
         size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
         error += element.unit_roundoff * (size + error) + element.half_step

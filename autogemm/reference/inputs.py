@@ -15,6 +15,7 @@ from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import (
     Floats,
     Stored,
+    canaries,
     loaded,
     not_a_number,
     rounded,
@@ -179,19 +180,21 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     if promise is not None:
         promised = _promised(problem, Given(a, b, c), plan, extras, promise, expected)
         promised = promised[:, used_rows(problem)]
-    before = c if problem.reads_c else np.full_like(c, np.nan)
     near = with_near_rows(problem)
     rows_a, rows_b, rows_c = problem.batch_rows
     used = used_rows(problem)
     if problem.groups.masked or problem.divides_k:
         # Rows of no group lie among the others, and are multiplied by nothing.
         _forget_unused(problem, a, b)
+    before = _stored(c, rows_c, near.ldc, dtype.c)
     return Inputs(
         _stored(a, rows_a, near.lda, dtype.ab),
         _stored(b, rows_b, near.ldb, dtype.ab),
-        _stored(before, rows_c, near.ldc, dtype.c),
+        before if problem.reads_c else canaries(before.size, dtype.c),
         tuple(
-            stored(values, _element(extra, dtype))
+            canaries(values.size, _element(extra, dtype))
+            if extra.is_output
+            else stored(values, _element(extra, dtype))
             for extra, values in zip(plan.arrays, extras, strict=True)
         ),
         expected[:, used],
@@ -341,7 +344,8 @@ def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
     problem = with_near_rows(problem)
     got = _elements(c, problem).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.where(_same_special(got, problem, inputs), 0.0, np.abs(got - inputs.expected))
+        is_right = _same_special(got, problem, inputs) & ~_is_canary(c, problem)
+        error = np.where(is_right, 0.0, np.abs(got - inputs.expected))
         wrong = ~(error <= inputs.bound)
         ratio = np.where(error == 0, 0.0, error / inputs.bound)
     worst = float(np.max(np.where(np.isnan(ratio), np.inf, ratio)))
@@ -388,10 +392,10 @@ def changed_between(problem: Problem, first: Stored, second: Stored) -> Changed 
 
 
 def _same_special(got: Doubles, problem: Problem, inputs: Inputs) -> npt.NDArray[np.bool_]:
-    """Return where both are NaN, or infinite as a right result may be.
+    """Return where both are NaN, or infinite as a right result may be, or where it may be anything.
 
-    That is where the result's type has no number as large as the reference, or one within the
-    bound of it.
+    Infinite is right where the result's type has no number as large as the reference, or one within
+    the bound of it.
     """
     element = problem.dtype.c
     least, most = (rounded(inputs.expected + sign * inputs.bound, element) for sign in (-1, 1))
@@ -400,6 +404,15 @@ def _same_special(got: Doubles, problem: Problem, inputs: Inputs) -> npt.NDArray
     same: npt.NDArray[np.bool_] = (
         both_nan | is_high & np.isposinf(most) | is_low & np.isneginf(least)
     )
+    same |= np.isfinite(inputs.expected) & np.isinf(inputs.bound)
+    return same
+
+
+def _is_canary(c: Stored, problem: Problem) -> npt.NDArray[np.bool_]:
+    """Return where nothing was written, which is no NaN that a kernel made."""
+    element = problem.dtype.c
+    bits = _used(c, problem).view(f"u{element.size_bytes}")
+    same: npt.NDArray[np.bool_] = bits == element.canary_bits
     return same
 
 
@@ -535,6 +548,10 @@ def _rows(c: Stored, problem: Problem) -> Stored:
     return padded.reshape(shape)
 
 
-def _elements(c: Stored, problem: Problem) -> Floats:
+def _used(c: Stored, problem: Problem) -> Stored:
     """C without padding and gaps, [products, M, N]; without rows of no group."""
-    return loaded(_rows(c, problem)[:, used_rows(problem), : problem.n].copy(), problem.dtype.c)
+    return _rows(c, problem)[:, used_rows(problem), : problem.n].copy()
+
+
+def _elements(c: Stored, problem: Problem) -> Floats:
+    return loaded(_used(c, problem), problem.dtype.c)

@@ -217,3 +217,29 @@ def test_a_bug_of_a_second_output_is_seen(emulator: Emulator, bug: str) -> None:
     assert old in source.text
     text = source.text.replace(old, new)
     assert seen in complaint(emulator, replace(source, text=text), problem)
+
+
+BEYOND = [
+    "acc / 0",
+    "1 / acc",
+    "acc * 1e38 * 1e38",
+    "acc * 1e38 * 1e38 / 1e38",
+    "gelu(acc * 1e38)",
+    "exp(acc * 100)",
+    "1 / exp(acc * 100)",
+]
+
+
+@pytest.mark.parametrize("name", ["sgemm_simt", "gemm_skinny", "gemm_wgmma"])
+@pytest.mark.parametrize("text", BEYOND)
+def test_what_is_too_large_is_infinite(emulator: Emulator, name: str, text: str) -> None:
+    assert complaint(emulator, *of_family(name, text)) == ""
+
+
+@pytest.mark.parametrize("wrong", ["3.4e38f", "-accum / 0.0f", "0.0f / 0.0f"])
+def test_another_result_is_seen_where_infinity_is_right(emulator: Emulator, wrong: str) -> None:
+    source, problem = of_family("sgemm_simt", "acc / 0")
+    right = "return accum / 0.0f;"
+    assert right in source.text
+    text = source.text.replace(right, f"return {wrong};")
+    assert ", must be " in complaint(emulator, replace(source, text=text), problem)
