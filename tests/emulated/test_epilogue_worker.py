@@ -197,3 +197,26 @@ def test_a_second_output_is_checked_as_c_is(target: CudaTarget) -> None:
     finals = target.finals([right], 2, 0)
     assert finals.baseline.name.endswith(" + pointwise kernel")
     assert finals.disqualified == ()
+
+
+BEYOND = {
+    "acc / 0": "acc / 0.0f",
+    "1 / acc": "1.0f / acc",
+    "acc * 1e38 * 1e38 / 1e38": "acc * 1e38f * 1e38f / 1e38f",
+    "exp(acc * 300)": "expf(acc * 300.0f)",
+    "1 / exp(acc * 300)": "1.0f / expf(acc * 300.0f)",
+}
+PLAIN = KERNEL.replace(
+    ",\n                           float *bias, float *scale, float *rest)", ")"
+).replace("num_arrays = 3", "num_arrays = 0")
+
+
+@pytest.mark.parametrize("text", BEYOND)
+def test_what_is_too_large_is_infinite(target: CudaTarget, text: str) -> None:
+    problem = Problem(20, 24, 17, epilogue=Epilogue(text))
+    target.prepare(problem, OPTIONS)
+    right = measured(target, candidate(problem, BEYOND[text], kernel=PLAIN))
+    assert (right.status, right.reason) == (Status.OK, "")
+    for formula in (f"-({BEYOND[text]})", "c", "m ? 3.4e38f : " + BEYOND[text]):
+        wrong = measured(target, candidate(problem, formula, kernel=PLAIN))
+        assert wrong.status is Status.WRONG_RESULT, formula

@@ -85,6 +85,19 @@ def test_a_familys_kernels_are_right_with_epilogues(
     assert tried > 0
 
 
+@pytest.mark.parametrize(("name", "dtype"), [("sgemm_simt", DType.F32), ("gemm_mma", DType.F16)])
+@pytest.mark.parametrize("text", ["acc / 0", "acc * 1e38 * 1e38 / 1e38", "1 / exp(acc * 300)"])
+def test_what_is_too_large_is_infinite(
+    target: CudaTarget, compiler: Compiler, name: str, dtype: DType, text: str
+) -> None:
+    family = load_family(name).on(target.device)
+    problem = Problem(256, 384, 320, Layout.NT, dtype).with_epilogue(Epilogue(text))
+    found = configs(family, problem, target)
+    assert found
+    target.prepare(problem, OPTIONS)
+    assert_right(target, compiler, family, found[0], problem)
+
+
 GATED = (
     ("sgemm_simt", DType.F32, Layout.NN, "silu(acc[n] + bias[n]) * acc[n + N]"),
     ("sgemm_simt", DType.F32, Layout.NT, "gelu(acc[2 * n]) * acc[2 * n + 1]"),

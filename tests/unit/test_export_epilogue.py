@@ -218,3 +218,17 @@ def test_the_program_checks_a_second_output(tmp_path: Path, cublas: Path, declar
         wrong.output,
         re.MULTILINE,
     )
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16])
+@pytest.mark.parametrize("text", ["acc / 0", "acc * 1e38 * 1e38 / 1e38", "1 / exp(acc * 300)"])
+def test_what_is_too_large_is_infinite(tmp_path: Path, text: str, dtype: DType) -> None:
+    """With a second output, which is as large."""
+    both = f"aux[m, n] = {text}; aux - c[m, n]"
+    problem = Problem(9, 12, 8, dtype=dtype, epilogue=Epilogue(both))
+    _, program = program_of(problem, tmp_path)
+    right = run_on_cpu(program, "--rounds", 0)
+    assert (right.code, right.output.count(": right, ")) == (0, 2), right.output
+    # A number in the last column of the second output.
+    wrong = run_on_cpu(program, "--rounds", 0, WRONG="1")
+    assert (wrong.code, wrong.output.count(": WRONG, ")) == (1, 2), wrong.output
