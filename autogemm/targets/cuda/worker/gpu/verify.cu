@@ -305,7 +305,7 @@ __device__ void set_nearest(double value, double error, int type, double* refere
     // An error that no float holds says that nothing is known.
     const float largest = static_cast<float>(error);
     const bool is_known = largest - largest == 0.0f;
-    *bound = is_certain ? 0.0f : is_known ? static_cast<float>(steps * (1 + 0x1p-22)) : largest;
+    *bound = is_certain ? 0.0f : is_known ? static_cast<float>(steps) : largest;
 }
 
 // The reference of one tile of C, alpha * product + beta * c0, and how far a result may be off.
