@@ -217,6 +217,7 @@ def test_what_is_too_large_is_infinite(target: CudaTarget, text: str) -> None:
     target.prepare(problem, OPTIONS)
     right = measured(target, candidate(problem, BEYOND[text], kernel=PLAIN))
     assert (right.status, right.reason) == (Status.OK, "")
-    for formula in (f"-({BEYOND[text]})", "c", "m ? 3.4e38f : " + BEYOND[text]):
+    finite = "m ? 3.4e38f : " + BEYOND[text]
+    for formula in (f"-({BEYOND[text]})", "c", "0.0f / 0.0f", finite):
         wrong = measured(target, candidate(problem, formula, kernel=PLAIN))
         assert wrong.status is Status.WRONG_RESULT, formula
