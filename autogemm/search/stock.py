@@ -113,7 +113,8 @@ class StockSampler(EnumeratedSampler):
         if len(self.space) <= MAX_COMPARED:
             return self._nearest_of(np.flatnonzero(~self.history.seen), steps, rng)
         near = self.pick_any(rng)
-        rows = np.unique(rng.integers(len(self.space), size=MAX_COMPARED))
+        # In order, they are read far faster.
+        rows = np.sort(rng.integers(len(self.space), size=MAX_COMPARED))
         if len(rows := rows[~self.history.seen[rows]]):
             near = self._nearest_of(rows, steps, rng)
         while True:

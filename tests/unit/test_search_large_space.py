@@ -35,7 +35,7 @@ launch:
 """
 
 SEARCH = """
-import json, math, resource, sys, time
+import json, math, resource, statistics, sys, time
 from pathlib import Path
 from fake_search_space import ok
 from store_samples import H100
@@ -53,14 +53,16 @@ family = load_family(sys.argv[1])
 before_mb = peak_mb()
 space = build_space(family, Problem(4096, 4096, 4096), H100)
 search = Search(space, sys.argv[2], 0)
-start = time.process_time()
+took_s = []
 for _ in range(60):
+    start = time.process_time()
     proposal = search.ask()
     search.tell(proposal, ok(proposal.config, time_us(proposal.config)))
+    took_s.append(time.process_time() - start)
 print(json.dumps({
     "configs": len(space),
     "mb": peak_mb() - before_mb,
-    "ms": (time.process_time() - start) / 60 * 1e3,
+    "ms": statistics.median(took_s) * 1e3,
     "best": search.best[1],
 }))
 """
@@ -82,7 +84,8 @@ def test_a_million_configs_take_little_memory_and_time(tmp_path: Path, sampler: 
     assert found["configs"] > 1_000_000
     # 60 bytes a config are 0.6 GB for ten million; all features of all configs would take 88.
     assert found["mb"] < 100 + 60e-6 * found["configs"]
-    # 15 ms by themselves, but tests share the cores.
+    # 5 and 13 ms by themselves, but tests share the cores. One of CMA-ES imports the sampler, which
+    # takes two seconds: hence the median.
     assert found["ms"] < 150
     # Chance comes to 61.
     assert found["best"] < 58
