@@ -482,7 +482,7 @@ extern "C" __global__ void check_result(const void* buffer, int type, int64 tota
         const double value = element(buffer, i, type);
         // A NaN in A or B has to reach C.
         const bool both_nan = expected != expected && value != value;
-        // Of a number that FP32 may hold nothing is known where the bound is infinite.
+        // With an infinite bound any result is right, unless infinity or NaN is expected.
         const bool is_unknown = fabs(expected) < 0x1p128 && allowed - allowed != 0.0;
         if (both_nan || is_unknown) {
             continue;
