@@ -284,6 +284,15 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "bf16_last_wave",
+        Problem(8192, 4096, 14336, Layout.NT, DType.BF16),
+        {"BM": 192, "BN": 256, "WM": 192, "WN": 128, "STAGES": 3, "CLUSTER_M": 1, "SPLIT_K": 8}
+        | {"PARTIALS": "last_wave", "BOX_M": 16, "C_BUFFERS": 4, "GROUP_M": 8, "SWAP_AB": 1}
+        | {"EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "bf16_alone",
         Problem(1024, 1024, 1024, Layout.TT, DType.BF16),
         {"BM": 128, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
@@ -514,6 +523,14 @@ CASES = (
         "grouped_in_pairs",
         grouped(Problem(4096, 4096, 4096, Layout.NT, DType.BF16)),
         {"CLUSTER_M": 2, "BN": 128, "WN": 128, "BOX_M": 16, "GROUP_M": 1} | {"EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "grouped_last_wave",
+        grouped(Problem(4096, 4096, 4096, Layout.NT, DType.BF16)),
+        {"CLUSTER_M": 1, "CLUSTER_N": 2, "SPLIT_K": 8, "PARTIALS": "last_wave"}
+        | {"EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),

@@ -302,10 +302,11 @@ __device__ void set_nearest(double value, double error, int type, double* refere
     }
     *reference = elements[0];
     const double steps = fmax(elements[2] - elements[0], elements[0] - elements[1]);
-    // An error that no float holds says that nothing is known.
+    // An error that no float holds says that nothing is known; one that is subnormal would become zero.
     const float largest = static_cast<float>(error);
     const bool is_known = largest - largest == 0.0f;
-    *bound = is_certain ? 0.0f : is_known ? static_cast<float>(steps) : largest;
+    const float known = fmaxf(static_cast<float>(steps), 0x1p-126f);
+    *bound = is_certain ? 0.0f : is_known ? known : largest;
 }
 
 // The reference of one tile of C, alpha * product + beta * c0, and how far a result may be off.
