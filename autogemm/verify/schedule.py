@@ -68,9 +68,14 @@ def schedule_of(family: Family, config: Config, device: Device, dtype: DType) ->
     chains = _number(values, "SLICE_K", 1) * _number(values, "lanes_k", 1)
     splits = _number(values, "SPLIT_K", 1)
     own_depth = _number(values, "BK", _number(values, "depth", tile[2]))
+    stages = stages_of(family, config)
+    if splits > 1 and values.get("PARTIALS") == "last_wave":
+        # K is so many k_tiles at least, but only the two blocks of a certificate share a tile: each
+        # has a half of them.
+        stages = -(-2 * stages // splits)
     return Schedule(
         tile,
-        stages_of(family, config),
+        stages,
         _number(values, "GROUP_M", 1) * cluster_rows,
         _number(values, "CHAIN_K", 0) * chains * splits,
         # tile_of() counts the ranges where no less is legal.

@@ -23,7 +23,7 @@ from autogemm.verify.edge_cases import (
     has_far_rows,
 )
 from autogemm.verify.order import coverage_order
-from autogemm.verify.schedule import Schedule, verified_by_default
+from autogemm.verify.schedule import Schedule, schedule_of, verified_by_default
 
 pytestmark = pytest.mark.emulated
 
@@ -204,6 +204,23 @@ def test_two_heights_stand_in_one_column() -> None:
     still_tall = -(-(m - (rows + 1) * (256 - 24)) // 24)
     assert 0 < still_tall < rows
     assert rows % 2
+
+
+def test_tiles_that_two_blocks_share_need_no_more_k_tiles_than_whole_ones() -> None:
+    """K is eight k_tiles of 64 at least, of which each block of two has four."""
+    family = load_family("gemm_wgmma")
+    base = family.completed(family.seeds[0]).as_dict()
+    split = base | {"SPLIT_K": 8, "EPILOGUE": "after", "C_BUFFERS": 2}
+    deep = {}
+    for partials in ("workspace", "last_wave"):
+        config = Config.of("gemm_wgmma", split | {"PARTIALS": partials})
+        schedule = schedule_of(family, config, DEVICE, DType.BF16)
+        assert schedule.tile[2] == 8 * 64
+        deep[partials] = schedule.deep * schedule.tile[2]
+    # The pipeline of four stages goes round twice by nine k_tiles, whoever has them.
+    assert base["STAGES"] == 4
+    assert deep["workspace"] == 8 * 9 * 64
+    assert 2 * 9 * 64 <= deep["last_wave"] < deep["workspace"]
 
 
 def test_some_config_adds_partial_sums_level_by_level() -> None:
