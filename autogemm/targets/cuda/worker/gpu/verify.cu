@@ -302,7 +302,8 @@ __device__ void set_nearest(double value, double error, int type, double* refere
     }
     *reference = elements[0];
     const double steps = fmax(elements[2] - elements[0], elements[0] - elements[1]);
-    // An error that no float holds says that nothing is known; one that is subnormal would become zero.
+    // An error that no float holds says that nothing is known; one that is subnormal would become
+    // zero, as all floats here do.
     const float largest = static_cast<float>(error);
     const bool is_known = largest - largest == 0.0f;
     const float known = fmaxf(static_cast<float>(steps), 0x1p-126f);
