@@ -17,7 +17,7 @@ class Schedule:
     (GROUP_M). A chain of additions ends after ``chain_k`` of K, 0 where there are none (CHAIN_K).
     K is split over ``k_ranges`` (SPLIT_K, and slices with `pipelines` of their own).
     ``sharing_blocks`` share the tiles of the last wave (STREAM_BLOCKS). Short tiles have
-    ``short_by`` rows less (SHORT_BY).
+    ``short_by`` rows less (SHORT_BY). ``stages`` counts k_tiles of that depth.
     """
 
     tile: Tile = DEFAULT_TILE

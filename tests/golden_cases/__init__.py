@@ -3,7 +3,7 @@
 ``tests/unit/test_golden.py`` compares them, ``tests/compile/test_compile_golden.py`` compiles them.
 """
 
-from golden_cases import emulated, fp32, ladder, mma, skinny, wgmma
+from golden_cases import emulated, fp32, ladder, mma, skinny, wgmma, wgmma_batches
 from golden_cases.case import GOLDEN_FOLDER, GoldenCase
 
 GOLDEN_CASES = (
@@ -12,6 +12,7 @@ GOLDEN_CASES = (
     *mma.CASES,
     *skinny.CASES,
     *wgmma.CASES,
+    *wgmma_batches.CASES,
     *ladder.CASES,
 )
 
