@@ -67,15 +67,13 @@ def schedule_of(family: Family, config: Config, device: Device, dtype: DType) ->
     # The slices of a block, and the groups of lanes of a warp, have chains of their own.
     chains = _number(values, "SLICE_K", 1) * _number(values, "lanes_k", 1)
     splits = _number(values, "SPLIT_K", 1)
+    if values.get("PARTIALS") == "last_wave":
+        # Of the two blocks of a certificate, which share the tile that is left.
+        splits = min(splits, 2)
     own_depth = _number(values, "BK", _number(values, "depth", tile[2]))
-    stages = stages_of(family, config)
-    if splits > 1 and values.get("PARTIALS") == "last_wave":
-        # K is so many k_tiles at least, but only the two blocks of a certificate share a tile: each
-        # has a half of them.
-        stages = -(-2 * stages // splits)
     return Schedule(
         tile,
-        stages,
+        stages_of(family, config),
         _number(values, "GROUP_M", 1) * cluster_rows,
         _number(values, "CHAIN_K", 0) * chains * splits,
         # tile_of() counts the ranges where no less is legal.

@@ -113,6 +113,17 @@ def test_the_baseline_is_timed_again_beside_a_new_best(prepared: CudaTarget) -> 
     assert prepared.baseline_us != beside_us
 
 
+def test_what_is_too_large_is_infinite(target: CudaTarget) -> None:
+    """Of sums of many products and of few; the baseline's results are infinite, too."""
+    large = replace(PROBLEM, alpha=3e38, beta=0.0)
+    target.prepare(large, OPTIONS)
+    outcome = target.measure(candidate(large), None)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    # The largest number in place of infinity.
+    wrong = candidate(large, AFTER="for (long i = 0; i < N; ++i) C[i] = fminf(C[i], 3.4e38f);")
+    assert target.measure(wrong, None).status is Status.WRONG_RESULT
+
+
 def test_arrays_of_a_familys_own_are_neutral_and_have_guards(prepared: CudaTarget) -> None:
     bias = Argument("bias", ArgumentKind.EXTRA, "", ProblemType.C, is_array=True, is_const=True)
 

@@ -31,6 +31,8 @@ SWAPPED: dict[str, Value] = {
 }
 # Nine tiles of 64x64, with edges on both sides; nine k tiles.
 NINE = Problem(136, 136, 520, Layout.NT, DType.BF16)
+# As many, of three k tiles.
+SHALLOW = replace(NINE, k=136, lda=0, ldb=0)
 # Three columns of clusters in each of two rows, whose last block has no tile.
 SIX = Problem(136, 264, 520, Layout.NT, DType.BF16)
 GROUPED = replace(NINE, m=200, groups=Groups.parse("0,65,0,7,100"))
@@ -61,6 +63,9 @@ def plan_of(one: Config, problem: Problem, blocks: int) -> LaunchPlan:
         (8, {}, NINE),
         (4, {}, NINE),
         (27, {}, NINE),
+        # A part has a k tile: of nine tiles and 81 blocks not more than 27 have parts.
+        (81, {}, SHALLOW),
+        (5, {"GROUP_M": 4}, replace(GROUPED, k=8, lda=0, ldb=0)),
         (8, CLUSTERS, SIX),
         (6, CLUSTERS | {"CLUSTER_M": 2, "CLUSTER_N": 1}, NINE),
         (4, SWAPPED, SIX),
@@ -73,9 +78,9 @@ def plan_of(one: Config, problem: Problem, blocks: int) -> LaunchPlan:
         (4, {"PDL": "late"}, replace(GROUPED, n=72).with_epilogue(GELU)),
     ],
     ids=[
-        *("whole waves", "halves", "one each", "eighths", "quarters", "all", "clusters", "below"),
-        *("swapped", "groups", "groups in clusters", "masked", "batch", "threads", "e4m3"),
-        "epilogue",
+        *("whole waves", "halves", "one each", "eighths", "quarters", "all", "a k tile each"),
+        *("one k tile", "clusters", "below", "swapped", "groups", "groups in clusters"),
+        *("masked", "batch", "threads", "e4m3", "epilogue"),
     ],
 )
 def test_a_right_kernel_passes(
@@ -112,7 +117,7 @@ BUGS = {
     ),
     "ranges overlap": ("(part + 1) / parts", "(part + 2) / parts"),
     "all parts begin at the first": ("(first_k_tile + k_tile) * BK", "k_tile * BK"),
-    "as many parts as a tile can have": ("min(SPLIT_K, stride / left)", "SPLIT_K"),
+    "as many parts as a tile can have": (", stride / left)", ", SPLIT_K)"),
     "a part is left out": ("whole + left * parts", "whole + left * parts - 1"),
     "the wrong tile": ("whole + (step - whole) / parts", "whole + (step - whole) % parts"),
     "the wrong part": ("(step - whole) % parts", "(step - whole) / parts"),
@@ -129,6 +134,14 @@ def test_a_planted_bug_is_caught(emulator: Emulator, name: str) -> None:
     assert old in source.text
     wrong = replace(source, text=source.text.replace(old, new))
     assert not emulator.verify(wrong, plan, SIX).ok
+
+
+def test_no_part_is_empty(emulator: Emulator) -> None:
+    family, one = load_family("gemm_wgmma"), config()
+    source, plan = render(family, one, SHALLOW), plan_of(one, SHALLOW, 81)
+    wrong = source.text.replace("min(SPLIT_K, num_k_tiles)", "SPLIT_K")
+    assert wrong != source.text
+    assert not emulator.verify(replace(source, text=wrong), plan, SHALLOW).ok
 
 
 def test_groups_of_all_lanes_are_counted(emulator: Emulator) -> None:

@@ -382,10 +382,10 @@ struct Tiles {
 struct Walk {
     int whole, parts, end;
 
-    __device__ __forceinline__ Walk(int num_tiles, int stride) {
+    __device__ __forceinline__ Walk(int num_tiles, int num_k_tiles, int stride) {
         whole = num_tiles / stride * stride;
         const int left = num_tiles - whole;
-        parts = left > 0 ? min(SPLIT_K, stride / left) : 1;
+        parts = left > 0 ? min(min(SPLIT_K, num_k_tiles), stride / left) : 1;
         end = whole + left * parts;
     }
 
@@ -656,7 +656,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int first_tile = (int)blockIdx.x;
     const int stride = (int)gridDim.x;
     const unsigned all_k_tiles = (K + BK - 1) / BK;
-    const Walk walk(tiles.count(), stride);
+    const Walk walk(tiles.count(), (int)all_k_tiles, stride);
 
     const Epilogue with = {alpha, beta};
     if (warpgroup == CONSUMERS) {

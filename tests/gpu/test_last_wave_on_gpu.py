@@ -41,6 +41,9 @@ MASKED = replace(GROUPED, m=1200, groups=Groups.parse("3 uniform masked=400"))
     [
         ({}, PROBLEM),
         ({}, replace(PROBLEM, m=128, n=256)),
+        # Two parts of a tile, of a k tile each, and one.
+        ({}, replace(PROBLEM, k=72, lda=0, ldb=0)),
+        ({}, replace(GROUPED, k=64, lda=0, ldb=0)),
         ({"PDL": "late"}, PROBLEM),
         (PAIRS, PROBLEM),
         (LARGE, replace(PROBLEM, m=3000, n=2600, ldc=0)),
@@ -54,7 +57,16 @@ MASKED = replace(GROUPED, m=1200, groups=Groups.parse("3 uniform masked=400"))
         ({}, MASKED),
     ],
     ids=[
-        *("fifths", "all of few tiles", "two launches at once", "clusters", "large", "odd"),
+        *(
+            "fifths",
+            "all of few tiles",
+            "two k tiles",
+            "one k tile",
+            "two launches at once",
+            "clusters",
+            "large",
+            "odd",
+        ),
         *("e4m3", "i8", "batch", "groups", "groups in clusters", "epilogue", "masked"),
     ],
 )

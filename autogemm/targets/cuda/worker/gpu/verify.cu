@@ -552,7 +552,9 @@ extern "C" __global__ void check_few(const void* c, const void* a, const void* b
         const double allowed = fabs(alpha) * allowance * sqrt(squares) +
                                4 * UNIT_ROUNDOFF * (fabs(scaled) + fabs(added)) + 0x1p-126;
         const double value = element(c, (which * rows_c + row) * ldc + col, type_c);
-        note_element(mine, i, value, scaled + added, allowed, false);
+        const double expected = scaled + added;
+        const bool is_right = is_beyond_type(value, expected, allowed, type_c);
+        note_element(mine, i, is_right ? expected : value, expected, allowed, false);
         mine[10] += predicted_square(alpha * alpha * chain * squares, scaled, added);
     }
     write_fields(mine, fields);
