@@ -221,6 +221,20 @@ def test_among_equals_the_smaller_spread_wins_and_all_ties_are_listed() -> None:
     assert [entry.name for entry in finals.ties] == ["wild"]
 
 
+def test_among_equals_one_that_the_baseline_does_not_beat_wins() -> None:
+    # Each is ahead of the other in half of the rounds; the baseline is ahead of "calm" in all.
+    calm = FinalsSamples("calm", None, "calm", (100.5,) * ROUNDS, registers=32)
+    noisy = FinalsSamples("noisy", None, "noisy", (99.0, 102.0) * (ROUNDS // 2), registers=200)
+    baseline = FinalsSamples("cuBLAS", None, "", (100.0,) * ROUNDS)
+    entries, _ = decide(baseline, [calm, noisy], seed=0)
+    assert [entry.name for entry in entries] == ["noisy", "calm"]
+    assert entries[1].tied
+    # Where the baseline beats both, the spread decides.
+    slower = FinalsSamples("noisy", None, "noisy", (100.2, 100.9) * (ROUNDS // 2), registers=200)
+    entries, _ = decide(baseline, [calm, slower], seed=0)
+    assert [entry.name for entry in entries] == ["calm", "noisy"]
+
+
 def test_among_equals_of_one_spread_fewer_registers_win() -> None:
     baseline = contestant("cuBLAS", 103.0, 1)
     same = contestant("", 100.0, 2).samples_us

@@ -228,8 +228,8 @@ def ties_line(finals: Finals, is_recorded: bool) -> str:
     # Where times decide, one energy of the winner alone is taken, behind the rounds.
     rounds = min(len(entry.samples_mj) for entry in finals.entries) or finals.rounds
     return (
-        f"{others}: no significant difference in {rounds} rounds; the smaller spread decides, "
-        "then fewer registers"
+        f"{others}: no significant difference in {rounds} rounds; first one that cuBLAS does not "
+        "beat, then the smaller spread decides, then fewer registers"
     )
 
 

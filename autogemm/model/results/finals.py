@@ -84,9 +84,10 @@ def decide(
 ) -> tuple[tuple[FinalsEntry, ...], FinalsEntry]:
     """The entries, the winner first, and the baseline's own entry.
 
-    The winner is one of those that no other contestant is shown to beat: of these the one with the
-    smallest spread of paired ratios (in steps of SPREAD_STEP), then the fewest registers, then the
-    best paired ratio to the baseline. The others follow by that ratio. ``tied`` of an entry says
+    The winner is one of those that no other contestant is shown to beat: of these one that the
+    baseline is not shown to beat either, then the one with the smallest spread of paired ratios (in
+    steps of SPREAD_STEP), then the fewest registers, then the best paired ratio to the baseline.
+    The others follow by that ratio. ``tied`` of an entry says
     that the interval of the winner's ratio over it contains 1; the winner itself is not tied with
     itself. All this is about the objective's figure; the ratios of the entries are of times.
 
@@ -149,10 +150,11 @@ def _winner(baseline: Contestant, ranked: Sequence[Contestant], compare: _Compar
         if all(compare(one, other).low <= 1.0 for other in near if other is not one)
     ]
 
-    def preference(one: Contestant) -> tuple[float, float]:
+    def preference(one: Contestant) -> tuple[bool, float, float]:
+        is_slower = compare(baseline, one).high < 1.0
         ratios = _costs(baseline, compare.objective) / _costs(one, compare.objective)
         steps = round(relative_spread(ratios.tolist()) / SPREAD_STEP) if len(ratios) > 1 else 0
-        return (steps, math.inf if one.registers is None else one.registers)
+        return (is_slower, steps, math.inf if one.registers is None else one.registers)
 
     # Among equals min() takes the first, which has the best ratio.
     return min(unbeaten or [leader], key=preference)
