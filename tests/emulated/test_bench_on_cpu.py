@@ -275,6 +275,18 @@ def test_a_stored_benchmark_is_shown_again(run: Run) -> None:
     assert run("--show", "[red]").exit_code == 2
 
 
+def test_a_stored_kernel_is_timed_where_nothing_is_to_be_stored(run: Run) -> None:
+    asked = ("--kernels", "kernel:1", "--sizes", "16", "--json", "-q", "--no-store")
+    (row,) = json.loads(run(*asked).stdout)
+    assert row["reason"] == "there is no database to take it from"
+    assert run("--kernels", "vectorized", "--sizes", "16", "-q").exit_code == 0
+    result = run(*asked)
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(result.stdout)
+    assert (row["status"], row["reason"]) == ("ok", "")
+    assert "no benchmark 2" in run("--show", "2").stderr
+
+
 def test_a_person_sees_a_table_for_each_size_and_who_was_left_out(run: Run) -> None:
     result = run("--sizes", "16", "--no-store")
     assert result.exit_code == 0, result.output

@@ -81,14 +81,16 @@ class Listener:
         """A size is done and stored."""
 
 
-def run_bench(
+def run_bench(  # noqa: PLR0913  # what is run, where, and what is done with it
     request: BenchRequest,
     target: GpuTarget,
     compiler: Compiler,
     store: Store | None,
     listener: Listener,
+    *,
+    keep: bool = True,
 ) -> Bench:
-    """Run it; size by size into the store, if there is one.
+    """Run it; size by size into the store, if there is one and the times are to be kept.
 
     Sizes that were finished before an error or Ctrl-C are stored. Raises UsageError for a size that
     does not fit the GPU.
@@ -104,17 +106,18 @@ def run_bench(
         fill=request.measure.fill,
     )
     started_at = datetime.now(UTC)
-    bench_id = store.begin_bench(spec) if store is not None else NOT_STORED
+    kept = store if keep else None
+    bench_id = kept.begin_bench(spec) if kept is not None else NOT_STORED
     all_entries: list[BenchEntry] = []
     for number, problem in enumerate(request.problems, 1):
         size = _Size(request, problem, target, compiler, store)
         entries = size.run(listener)
-        if store is not None:
-            store.record_entries(bench_id, entries, size.sources)
+        if kept is not None:
+            kept.record_entries(bench_id, entries, size.sources)
         all_entries += entries
         listener.done(SizeDone(number, len(request.sizes), entries))
-    if store is not None:
-        store.finish_bench(bench_id)
+    if kept is not None:
+        kept.finish_bench(bench_id)
     return Bench(bench_id, spec, started_at, datetime.now(UTC), tuple(all_entries))
 
 

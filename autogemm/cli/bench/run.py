@@ -1,7 +1,7 @@
 """``autogemm bench``: kernels timed side by side."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -41,9 +41,9 @@ from autogemm.model.results.benchmark import Bench, BenchEntry, KernelKind, metr
 from autogemm.model.results.columns import ERRORS, RATIO, SPEED, Paths, row_of, under
 from autogemm.model.results.outcome import CacheState, Fill
 from autogemm.model.splitting import splitting_of
-from autogemm.store import open_store
+from autogemm.store import Store, open_store
 from autogemm.support.amounts import counted
-from autogemm.support.errors import DeviceError, UsageError
+from autogemm.support.errors import DeviceError, NotFoundError, UsageError
 from autogemm.targets import MeasureOptions, open_gpu, why_no_gpu
 
 # All of them, for scripts.
@@ -161,12 +161,23 @@ def _measured(
     """
     if why := why_no_gpu():
         raise DeviceError(f"a benchmark needs a GPU: {why}")
-    store = None if command.no_store else stack.enter_context(open_store(command.db))
+    store = _store(command)
+    if store is not None:
+        stack.enter_context(store)
     target = stack.enter_context(closing(open_gpu()))
     compiler = stack.enter_context(closing(target.compiler()))
     listener = stack.enter_context(_listener(request, command.quiet))
-    done = run_bench(request, target, compiler, store, listener)
+    done = run_bench(request, target, compiler, store, listener, keep=not command.no_store)
     return done, store.ceilings(done.spec.device) if store is not None else None
+
+
+def _store(command: BenchCommand) -> Store | None:
+    """Where times go and stored kernels are; None where nothing is to be stored and none is."""
+    if not command.no_store:
+        return open_store(command.db)
+    with suppress(NotFoundError):
+        return open_database(command.db)
+    return None
 
 
 @contextmanager
