@@ -37,6 +37,30 @@ def test_illegal(values: dict[str, Value], reason: str) -> None:
     assert any(reason in one for one in broken), broken
 
 
+SIDE_BY_SIDE: dict[str, Value] = {"BM": 64, "WM": 64, "BN": 192, "WN": 96}
+BELOW: dict[str, Value] = {
+    **{"BM": 192, "WM": 96, "BN": 128, "WN": 128},
+    **{"SWAP_AB": 1, "BOX_M": 8, "C_BUFFERS": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("layout", "values", "reason"),
+    [(Layout.NN, SIDE_BY_SIDE, "B's columns"), (Layout.TN, BELOW, "A's rows")],
+)
+def test_warpgroups_begin_with_stripes_of_what_lies_across_k(
+    layout: Layout, values: dict[str, Value], reason: str
+) -> None:
+    """Found on a GPU, and in the emulator: the second of them had the wrong k."""
+    family, device = load_family("gemm_wgmma"), find_device("h100")
+    config = Config.of("gemm_wgmma", BASE | values)
+    along = Problem(1024, 1024, 1024, Layout.NT, DType.BF16)
+    assert broken_constraints(family, config, along, device) == []
+    across = Problem(1024, 1024, 1024, layout, DType.BF16)
+    (broken,) = broken_constraints(family, config, across, device)
+    assert f"{reason} come by 64" in broken
+
+
 @pytest.mark.parametrize(
     ("problem", "packed", "stored"),
     [
