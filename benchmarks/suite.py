@@ -167,6 +167,8 @@ class Measuring:
                 own.rows[shape_of(problem)] = row
                 own.rounds[shape_of(problem)] = rounds_of(result, result.finals)
                 click.echo(line(row)[:120])
+                for wrong in row.get("wrong", ()):
+                    click.echo(f"WRONG {wrong}", err=True)
         own.write(self.folder)
         return True
 

@@ -17,7 +17,7 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.results.outcome import CacheState, Finals
+from autogemm.model.results.outcome import CacheState, Finals, Status
 from autogemm.space import load_family
 from autogemm.support.errors import AutogemmError
 from autogemm.support.files import write_atomically
@@ -161,6 +161,7 @@ def row_of(result: TuneResult, finals: Finals, seconds: float) -> Row:
         "energy_mj": winner.energy_mj,
         "baseline_energy_mj": baseline.energy_mj,
         **sustained_of(finals),
+        **wrong_of(result),
         "rounds": finals.rounds,
         "num_trials": result.num_trials,
         "seconds": seconds,
@@ -173,6 +174,12 @@ def sustained_of(finals: Finals) -> dict[str, Any]:
     """The fields of winner and baseline each alone for seconds, none where that was not asked."""
     sustained = finals.sustained
     return asdict(sustained) | {"sustained_ratio": sustained.sustained_ratio} if sustained else {}
+
+
+def wrong_of(result: TuneResult) -> dict[str, list[str]]:
+    """The configs that gave wrong results, and how; no field where none did, as should be."""
+    wrong = [one for one in result.outcomes if one.status is Status.WRONG_RESULT]
+    return {"wrong": [f"{one.config}: {one.reason}" for one in wrong]} if wrong else {}
 
 
 def result_l2(finals: Finals, result: TuneResult) -> str:

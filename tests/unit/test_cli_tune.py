@@ -123,9 +123,24 @@ def test_a_run_on_a_gpu(family: str, fake_gpu: FakeTarget) -> None:
     assert "1.111 x cuBLAS (1.100..1.122)" in result.stdout
     assert "largest error 0.1 of its bound, relative Frobenius 2e-06; cuBLAS:" in result.stdout
     assert "recorded" not in result.output
+    assert "wrong: " not in result.stdout
     assert "stored: run 1 in" in result.stdout
     assert "next: autogemm export best.cu --run 1" in result.stdout
     assert fake_gpu.closed
+
+
+def test_a_legal_config_with_a_wrong_result_is_named(
+    family: str, fake_gpu: FakeTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        fake_gpu, "_fault", lambda one: Status.WRONG_RESULT if one["U"] == 4 else None
+    )
+    result = invoke("--family", family, "--size", "1024", "--budget", "none")
+    assert result.exit_code == 0, result.output
+    named = [line for line in result.stdout.splitlines() if line.startswith("  wrong: ")]
+    assert len(named) == 3
+    assert all("U=4" in line and line.endswith(": as the test wanted") for line in named)
+    assert "autogemm db list --trials --run 1 --status wrong_result" in result.stdout
 
 
 def test_the_extremes_of_few_rounds_are_not_called_95_percent(

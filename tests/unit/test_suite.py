@@ -10,10 +10,11 @@ from click.testing import CliRunner
 from fake_target import FakeTarget, tiny_family
 
 import autogemm.tuning.opening
+from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.results.outcome import Outcome
+from autogemm.model.results.outcome import Outcome, Status
 from autogemm.support.errors import UsageError
 from autogemm.targets import Chosen, MeasureOptions
 
@@ -28,9 +29,11 @@ class Counting(FakeTarget):
     """Notes which problems are prepared, and which configs are measured first."""
 
     BROKEN = "77x77x76"
+    WRONG = "78x78x76"
 
     def __init__(self) -> None:
         super().__init__()
+        self._fault = self._fault_of
         self.prepared: list[Problem] = []
         self.first: list[Any] = []
 
@@ -40,6 +43,10 @@ class Counting(FakeTarget):
             raise UsageError("no room for it")
         self.prepared.append(problem)
         self._is_first = True
+
+    def _fault_of(self, config: Config) -> Status | None:
+        is_wrong = self.prepared[-1].size_label == self.WRONG and config["U"] == 4
+        return Status.WRONG_RESULT if is_wrong else None
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         if self._is_first:
@@ -104,6 +111,14 @@ def test_every_layout_has_a_table_with_rounds_that_give_its_ratios(calls: Calls)
             f"of 2 ratios: {table['geometric_mean']:.3f}"
             in (calls.folder / f"{name}.txt").read_text()
         )
+
+
+def test_a_row_names_the_configs_that_were_wrong(calls: Calls) -> None:
+    calls("--shapes", f"1024,{Counting.WRONG}", "--trials", "40")
+    right, wrong = calls.table("suite_f32_nn_h100")["rows"]
+    assert "wrong" not in right
+    assert all("U=4" in one and "as the test wanted" in one for one in wrong["wrong"])
+    assert len(wrong["wrong"]) > 3
 
 
 def test_the_same_command_goes_on_and_measures_nothing_twice(calls: Calls) -> None:

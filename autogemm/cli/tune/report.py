@@ -45,6 +45,8 @@ def print_result(
         _print_finals(result, result.finals)
     _print_best(result, seeds)
     say(_search_line(result))
+    for line in _wrong_lines(result):
+        say(line)
     if result.best is None:
         return
     say(f"stored: run {result.run_id} in {database}")
@@ -267,6 +269,19 @@ def _search_line(result: TuneResult) -> str:
         f"configs in {result.search_s:.1f} s, {result.trials_per_s:.1f}/s{busy}: "
         f"{counts or 'none'}; {result.stopped_by.words}; finals {result.finals_s:.1f} s"
     )
+
+
+def _wrong_lines(result: TuneResult) -> list[str]:
+    """Return the first kernels that gave wrong results here: no legal config should."""
+    wrong = [one for one in result.outcomes if one.status is Status.WRONG_RESULT]
+    if not wrong or _is_recorded(result):
+        return []
+    return [
+        *(f"  wrong: {one.config}: {one.reason}" for one in wrong[:MOST_NAMED]),
+        "  a defect of the family or of the compiler, which cost "
+        f"{counted(len(wrong), 'candidate')}; all of them: autogemm db list --trials "
+        f"--run {result.run_id} --status {Status.WRONG_RESULT}",
+    ]
 
 
 def _is_recorded(result: TuneResult) -> bool:
