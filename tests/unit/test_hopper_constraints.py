@@ -61,6 +61,21 @@ def test_warpgroups_begin_with_stripes_of_what_lies_across_k(
     assert f"{reason} come by 64" in broken
 
 
+@pytest.mark.parametrize("layout", [Layout.NN, Layout.TN, Layout.TT])
+def test_no_legal_warpgroup_begins_within_a_stripe(layout: Layout) -> None:
+    problem = Problem(1024, 1536, 1024, layout, DType.BF16)
+    space = build_space(load_family("gemm_wgmma"), problem, find_device("h200"))
+    names = [parameter.name for parameter in space.parameters]
+    columns = [names.index(name) for name in ("BM", "WM", "BN", "WN")]
+    rows = {tuple(row) for row in space.codes[:, columns].tolist()}
+    values = [space.parameters[column].values for column in columns]
+    tiles = {tuple(all_[code] for all_, code in zip(values, row, strict=True)) for row in rows}
+    assert len(tiles) > 20
+    for bm, wm, bn, wn in tiles:
+        assert not layout.trans_a or wm == bm or int(wm) % 64 == 0, (bm, wm)
+        assert layout.trans_b or wn == bn or int(wn) % 64 == 0, (bn, wn)
+
+
 @pytest.mark.parametrize(
     ("problem", "packed", "stored"),
     [
