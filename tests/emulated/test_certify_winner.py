@@ -282,6 +282,25 @@ def test_a_kernel_that_the_emulator_cannot_build_is_not_blamed(
     assert "the emulator does not run this kernel" in emulator.what
 
 
+def test_the_emulators_own_parts_do_not_take_the_time_of_the_cases(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are compiled at the first use on a machine."""
+    now_s = 0.0
+
+    def made_slowly() -> Emulator:
+        nonlocal now_s
+        now_s += MATRIX_S + 1
+        return Emulator()
+
+    clock = SimpleNamespace(monotonic=lambda: now_s, perf_counter=time.perf_counter)
+    monkeypatch.setattr(certify_module, "time", clock)
+    monkeypatch.setattr(certify_module, "Emulator", made_slowly)
+    certificate = Certifier(family, FakeTarget(), Compiler()).certify(candidate(family, 1), PROBLEM)
+    (emulator,) = [check for check in certificate.checks if check.name == "emulator"]
+    assert emulator.what.startswith("75 of 75 edge cases"), emulator.what
+
+
 def test_the_time_is_kept_and_what_was_left_out_is_said(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
