@@ -119,6 +119,10 @@ def test_without_a_config_it_ends_in_time_and_says_how_much_ran(
     assert "these are" not in patient
     # One config is small enough to be run as a whole.
     assert "these are" not in verify("--rung", "naive").stdout
+    # A time that is given holds for all of them.
+    for chosen in (("--rung", "naive"), ("--sample", "2")):
+        last = verify("--family", "naive", *chosen, "--budget", "0.001s").stdout.splitlines()[-1]
+        assert re.match(r"these are 1 of \d+ cases, all that 0.001 s allow; ", last), last
     refused = verify("--budget", "soon")
     assert refused.exit_code == 2
     assert "'soon' is not a time" in refused.stderr

@@ -167,7 +167,9 @@ def run(command: VerifyCommand) -> None:
     if command.lines:
         show_lines(family, device, sets, source, command.form)
         return
-    show(_verified_everywhere(command, family, device, sets, math.inf), command.form)
+    rows = _verified_everywhere(command, family, device, sets, time.monotonic() + command.limit_s)
+    show(rows, command.form)
+    _say_left_out(command, rows, sum(len(one.cases) for one in sets) * len(command.all_places))
 
 
 def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None:
@@ -193,8 +195,13 @@ def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None
         for dtype in dtypes_of(family, command.dtype)
         for config in seeds
     ) * len(command.all_places)
+    _say_left_out(command, rows, total)
+
+
+def _say_left_out(command: VerifyCommand, rows: Sequence[dict[str, Any]], total: int) -> None:
+    """Say how many of all cases ran, if time ended it."""
     done = sum(row["problems"] + row["skipped"] for row in rows)
-    if done < total:
+    if done < total and command.limit_s < math.inf:
         say(
             f"these are {done:,} of {total:,} cases, all that {command.limit_s:g} s allow; "
             "--budget none runs all, --budget 10m more of them",
