@@ -17,7 +17,7 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.results.outcome import CacheState, Finals, Status
+from autogemm.model.results.outcome import CacheState, Finals
 from autogemm.space import load_family
 from autogemm.support.errors import AutogemmError
 from autogemm.support.files import write_atomically
@@ -178,8 +178,8 @@ def sustained_of(finals: Finals) -> dict[str, Any]:
 
 def wrong_of(result: TuneResult) -> dict[str, list[str]]:
     """The configs that gave wrong results, and how; no field where none did, as should be."""
-    wrong = [one for one in result.outcomes if one.status is Status.WRONG_RESULT]
-    return {"wrong": [f"{one.config}: {one.reason}" for one in wrong]} if wrong else {}
+    named = [f"{one.config}: {one.reason}" for one in result.wrong]
+    return {"wrong": named} if named else {}
 
 
 def result_l2(finals: Finals, result: TuneResult) -> str:

@@ -68,7 +68,7 @@ def schedule_of(family: Family, config: Config, device: Device, dtype: DType) ->
     chains = _number(values, "SLICE_K", 1) * _number(values, "lanes_k", 1)
     splits = _number(values, "SPLIT_K", 1)
     if values.get("PARTIALS") == "last_wave":
-        # Of the two blocks of a certificate, which share the tile that is left.
+        # A certificate runs two blocks, and they share the tile that is left.
         splits = min(splits, 2)
     own_depth = _number(values, "BK", _number(values, "depth", tile[2]))
     return Schedule(

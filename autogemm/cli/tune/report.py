@@ -273,13 +273,12 @@ def _search_line(result: TuneResult) -> str:
 
 def _wrong_lines(result: TuneResult) -> list[str]:
     """Return the first kernels that gave wrong results here: no legal config should."""
-    wrong = [one for one in result.outcomes if one.status is Status.WRONG_RESULT]
-    if not wrong or _is_recorded(result):
+    if not result.wrong or _is_recorded(result):
         return []
     return [
-        *(f"  wrong: {one.config}: {one.reason}" for one in wrong[:MOST_NAMED]),
+        *(f"  wrong: {one.config}: {one.reason}" for one in result.wrong[:MOST_NAMED]),
         "  a defect of the family or of the compiler, which cost "
-        f"{counted(len(wrong), 'candidate')}; all of them: autogemm db list --trials "
+        f"{counted(len(result.wrong), 'candidate')}; all of them: autogemm db list --trials "
         f"--run {result.run_id} --status {Status.WRONG_RESULT}",
     ]
 

@@ -245,6 +245,11 @@ class TuneResult:
         return {status: ends.count(status) for status in Status if status in ends}
 
     @property
+    def wrong(self) -> tuple[Outcome, ...]:
+        """The trials with wrong results: of the family, or of the compiler, each is a defect."""
+        return tuple(one for one in self.outcomes if one.status is Status.WRONG_RESULT)
+
+    @property
     def trials_by_gpu(self) -> dict[int, int]:
         """Trials by the number of the GPU that measured them; empty where one measured all."""
         return dict(
