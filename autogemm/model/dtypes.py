@@ -257,10 +257,21 @@ class DType(Enum):
     @property
     def of_sums(self) -> "DType":
         """The types where an epilogue is a pass of its own behind the product: with a C of 8 bits
-        products are of 16.
+        products are of 16; sums of integers are integers of 32.
         """
-        types = (self.ab, self.of_arrays)
-        return next(one for one in DType if (one.ab, one.c) == types) if self.c.saturates else self
+        if self.ab.is_integer and self.c.size_bytes < Element.I32.size_bytes:
+            return DType.I8
+        return DType.of(self.ab, self.of_arrays) if self.c.saturates else self
+
+    @property
+    def multiplied(self) -> "DType":
+        """The types that cuBLAS multiplies for `of_sums`. It has no products of two E5M2 matrices,
+        whose elements are all numbers of BF16, too, and of FP16.
+        """
+        sums = self.of_sums
+        if self.ab is not Element.E5M2:
+            return sums
+        return DType.of(Element.F16 if sums.c is Element.F16 else Element.BF16, sums.c)
 
     @property
     def has_fp32_products(self) -> bool:
@@ -308,6 +319,11 @@ class DType(Enum):
     def cublas_scale_type(self) -> int:
         """The cudaDataType_t of alpha and beta."""
         return (Element.I32 if self.has_exact_sums else Element.F32).cuda_data_type
+
+    @classmethod
+    def of(cls, ab: Element, c: Element) -> Self:
+        """The dtype of those types."""
+        return next(one for one in cls if (one.ab, one.c) == (ab, c))
 
     @classmethod
     def parse(cls, label: str) -> Self:

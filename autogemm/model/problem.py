@@ -185,8 +185,7 @@ class Problem:
         """A plain problem whose C is as the second output of this one: packed, of its type."""
         output = self.epilogue.output
         assert output is not None, "there is a second output"
-        types = (self.dtype.ab, output.element(self.dtype))
-        dtype = next(one for one in DType if (one.ab, one.c) == types)
+        dtype = DType.of(self.dtype.ab, output.element(self.dtype))
         return replace(self.plain_product, n=self.n, ldb=0, ldc=0, dtype=dtype)
 
     def with_epilogue(self, epilogue: Epilogue) -> Self:
@@ -204,6 +203,26 @@ class Problem:
         """The product alone, with all its columns, packed."""
         columns = self.n * self.epilogue.num_columns
         return replace(self, n=columns, ldc=columns, alpha=1.0, beta=0.0, epilogue=PLAIN)
+
+    @property
+    def needs_pass(self) -> bool:
+        """Whether behind a product of cuBLAS there is a pass over C: for an epilogue, and for a C
+        that cuBLAS does not make, or to which it adds nothing.
+        """
+        if not self.epilogue.is_plain:
+            return True
+        if self.dtype.c.saturates:
+            return self.reads_c or self.dtype.ab is Element.E5M2
+        return self.dtype.of_sums is not self.dtype
+
+    @property
+    def spelled_out(self) -> "Problem":
+        """The same with alpha and beta in an expression, where there is no epilogue."""
+        if not self.epilogue.is_plain:
+            return self
+        # The other order is the text of none.
+        old = "beta * c[m, n] + " if self.reads_c else ""
+        return replace(self, epilogue=Epilogue(f"{old}alpha * acc"))
 
     def with_factors(self, alpha: float, beta: float) -> Self:
         """The problem with these factors, as far as its epilogue reads them."""

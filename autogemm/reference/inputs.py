@@ -270,7 +270,7 @@ def _promised(  # noqa: PLR0913, PLR0917  # a problem, its inputs, and what is k
     else:
         sums = Bounded(_dot(own, op_a, op_b), error)
         # In FP32 results are not rounded any more.
-        with_fp32 = next(one for one in DType if (one.ab, one.c) == (problem.dtype.ab, Element.F32))
+        with_fp32 = DType.of(problem.dtype.ab, Element.F32)
         unrounded = replace(problem, dtype=with_fp32)
         of_c, _ = expected_results(unrounded, plan, extras, given.c, sums, is_exact=False)
         error = of_c.bound

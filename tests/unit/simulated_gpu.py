@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autogemm.emulator.toolchain import find_toolchain
+from autogemm.model.dtypes import Element
 from autogemm.model.elements import loaded, stored, stored_type
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Telemetry
@@ -27,9 +29,10 @@ L2_BYTES = 4096
 ON_CPU = """
 #include <math.h>
 #include <string.h>
-#define __device__ static
+#define __device__
 #define __global__
 #define __shared__ static
+#define __forceinline__ inline
 struct Index { unsigned x; };
 static Index threadIdx = {0}, blockDim = {1}, blockIdx = {0}, gridDim = {1};
 extern "C" void set_block(unsigned block, unsigned blocks) {
@@ -45,13 +48,15 @@ template <typename To, typename From> static To same_bits(From from) {
 }
 static float __uint_as_float(unsigned bits) { return same_bits<float>(bits); }
 static unsigned __float_as_uint(float value) { return same_bits<unsigned>(value); }
+#define __fdividef(x, y) ((x) / (y))
+#define __expf expf
 static double __longlong_as_double(long long bits) { return same_bits<double>(bits); }
 """
 
 
-def compiled_helpers(folder: Path) -> ctypes.CDLL:
-    """The kernels of verify.cu, each a function that runs one block."""
-    text = files("autogemm.targets.cuda.worker.gpu").joinpath("verify.cu").read_text("utf-8")
+def compiled_helpers(folder: Path, more: str = "") -> ctypes.CDLL:
+    """The kernels of verify.cu and of a text behind it, each a function that runs one block."""
+    text = files("autogemm.targets.cuda.worker.gpu").joinpath("verify.cu").read_text("utf-8") + more
     source, library = folder / "verify.cpp", folder / "verify.so"
     source.write_text(ON_CPU + text, "utf-8")
     command = [find_toolchain().gxx, "-std=c++17", "-O1", "-shared", "-fPIC", "-o", library, source]
@@ -77,6 +82,7 @@ class SimulatedGpu:
         self.now_us = 0.0
         self.allocated: list[int] = []
         self.device = SimpleNamespace(l2_bytes=L2_BYTES)
+        self.is_capturing = False
         self.stream = SimpleNamespace(ptr=0, synchronize=lambda: None)
         self.runtime = SimpleNamespace(
             memsetAsync=lambda at, value, num_bytes, _: ctypes.memset(at, value, num_bytes)
@@ -93,6 +99,15 @@ class SimulatedGpu:
     def run_helper(self, name: str, count: int, *arguments: np.generic) -> None:
         assert count > 0
         self.run_helper_blocks(name, 3, *arguments)
+
+    def helpers_with(self, text: str) -> "SimulatedGpu":
+        """The kernels of a text that stands behind verify.cu."""
+        with TemporaryDirectory() as folder:
+            return SimulatedGpu(compiled_helpers(Path(folder), text))
+
+    def run(self, name: str, count: int, *arguments: np.generic) -> None:
+        """As `run_helper`, of a text of a problem's own."""
+        self.run_helper(name, count, *arguments)
 
     def run_helper_blocks(self, name: str, blocks: int, *arguments: np.generic) -> None:
         values = [np.ctypeslib.as_ctypes_type(one.dtype)(one.item()) for one in arguments]
@@ -125,6 +140,19 @@ def memory(address: int, rows: int, cols: int, ld: int, kind: npt.DTypeLike) -> 
     return np.lib.stride_tricks.as_strided(flat, (rows, cols), (ld * size, size))
 
 
+def element_of(cuda_data_type: int) -> Element:
+    """The element type of that cudaDataType_t."""
+    return next(one for one in Element if one.cuda_data_type == cuda_data_type)
+
+
+NOT_SUPPORTED = 15
+# A few of those that cublasGemmEx has: operands, and C.
+GEMM_EX_TYPES = {
+    *((one, one) for one in (Element.F16, Element.BF16)),
+    *((Element.BF16, Element.F32), (Element.I8, Element.I32)),
+}
+
+
 class CublasLibrary:
     """libcublas.so in NumPy: column-major, scalars by address. ``modes`` are the math modes."""
 
@@ -150,6 +178,31 @@ class CublasLibrary:
 
     def cublasSgemm_v2(self, handle: Any, *arguments: Any) -> int:  # noqa: N802
         return self._gemm(np.float32, *arguments)
+
+    def cublasGemmEx(self, handle: Any, *arguments: Any) -> int:  # noqa: N802
+        """Of the types that it has; sums in float64, or of integers."""
+        trans_a, trans_b, m, n, k = (one.value for one in arguments[:5])
+        alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc, *_ = arguments[5:]
+        of_ab, of_c = (element_of(one.value) for one in (type_a, type_c))
+        if (of_ab, of_c) not in GEMM_EX_TYPES or type_b.value != type_a.value:
+            return NOT_SUPPORTED
+        stored_a, stored_b = (
+            loaded(np.array(memory(at.value, *shape, ld.value, stored_type(of_ab))), of_ab)
+            for at, shape, ld in (
+                (a, (m, k) if trans_a else (k, m), lda),
+                (b, (k, n) if trans_b else (n, k), ldb),
+            )
+        )
+        op_a, op_b = (
+            one if is_transposed else one.T
+            for one, is_transposed in ((stored_a, trans_a), (stored_b, trans_b))
+        )
+        total = alpha._obj.value * (op_a.astype(np.float64) @ op_b.astype(np.float64)).T
+        result = memory(c.value, n, m, ldc.value, stored_type(of_c))
+        if beta._obj.value:
+            total = total + beta._obj.value * loaded(np.array(result), of_c)
+        result[:] = stored(total, of_c)
+        return 0
 
     @staticmethod
     def _gemm(kind: type[np.floating], *arguments: Any) -> int:

@@ -264,11 +264,3 @@ def test_a_problem_without_a_call_is_told_from_one_with_wrong_calls(
         monkeypatch.setattr(baselines, "_Library", lambda prepared, cublas, one=library: one)
         with pytest.raises(DeviceError, match=message):
             baselines.near_calls(None, prepared, cublas)
-
-
-@pytest.mark.parametrize("dtype", [DType.I8_BF16, DType.I8_F16], ids=str)
-def test_what_cublas_does_not_make_of_integers_is_told(dtype: DType) -> None:
-    prepared: Any = SimpleNamespace(problem=Problem(8, 8, 8, Layout.NT, dtype))
-    cublas: Any = None
-    with pytest.raises(DeviceError, match=f"cuBLAS makes no {dtype.c} of i8.*use i8 or i8-f32"):
-        baselines.near_calls(None, prepared, cublas)

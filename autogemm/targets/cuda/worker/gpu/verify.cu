@@ -246,6 +246,46 @@ extern "C" __global__ void scale_elements(void* data, int type, int64 rows, int6
     }
 }
 
+// E5M2 is the upper half of FP16, and all its numbers are numbers of BF16.
+__device__ unsigned short short_from_e5m2(unsigned bits, int is_bf16) {
+    if (!is_bf16) {
+        return static_cast<unsigned short>(bits << 8);
+    }
+#ifdef __CUDA_ARCH__
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<unsigned short>(bits << 8)));
+    return static_cast<unsigned short>(__float_as_uint(value) >> 16);
+#else
+    constexpr int E5M2 = 1 << 16 | 5 << 8 | 2;
+    return static_cast<unsigned short>(__float_as_uint(float_from_bits(bits, E5M2)) >> 16);
+#endif
+}
+
+struct alignas(16) Sixteen {
+    unsigned char elements[16];
+};
+
+struct alignas(32) SixteenShort {
+    unsigned short elements[16];
+};
+
+// E5M2 as FP16 or BF16, 16 at a time.
+extern "C" __global__ void widen_e5m2(const unsigned char* from, unsigned short* to, int64 count,
+                                      int is_bf16) {
+    for (int64 i = first_index(); i < count / 16; i += stride()) {
+        const Sixteen read = reinterpret_cast<const Sixteen*>(from)[i];
+        SixteenShort written;
+        #pragma unroll
+        for (int e = 0; e < 16; ++e) {
+            written.elements[e] = short_from_e5m2(read.elements[e], is_bf16);
+        }
+        reinterpret_cast<SixteenShort*>(to)[i] = written;
+    }
+    for (int64 i = count / 16 * 16 + first_index(); i < count; i += stride()) {
+        to[i] = short_from_e5m2(from[i], is_bf16);
+    }
+}
+
 // A tile of a stored matrix as packed float64, optionally each element squared.
 extern "C" __global__ void widen_tile(double* tile, const void* data, int type, int64 ld,
                                       int64 row0, int64 col0, int64 rows, int64 cols, int squared) {

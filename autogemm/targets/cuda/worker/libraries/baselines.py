@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from autogemm.model.dtypes import DType, Element
+from autogemm.model.dtypes import Element
 from autogemm.model.fusion import Fusion, fusion_of
 from autogemm.model.groups import NONE as NO_GROUPS
 from autogemm.model.problem import Problem
@@ -32,6 +32,7 @@ from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
 from autogemm.targets.cuda.worker.libraries.fused import Step, behind, fused
 from autogemm.targets.cuda.worker.libraries.grouped import grouped
 from autogemm.targets.cuda.worker.libraries.looped import looped
+from autogemm.targets.cuda.worker.libraries.widened import widened
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import (
     UNSURE_LAUNCH_US,
@@ -69,7 +70,8 @@ class NotHereError(Exception):
 class Baseline:
     """One call of cuBLAS for a problem, into the C at ``c_address`` or the inputs' own.
 
-    With an epilogue ``step`` has what is done besides.
+    ``step`` has what is done behind the product, ``widened`` what is done before: it gives the
+    GEMM that is called.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Baseline:
     problem: Problem
     c_address: int
     step: Step | None = None
+    widened: Callable[[Gemm], Gemm] | None = None
 
     @property
     def rounds_sums(self) -> bool:
@@ -108,6 +111,8 @@ class Baseline:
             ranges=() if problem.groups.is_none else problem.groups.ranges(problem.grouped_rows),
             divides_k=problem.divides_k,
         )
+        if self.widened is not None:
+            gemm = self.widened(gemm)
         if self.step is not None:
             self.step.queue(self.call, gemm, inputs)
         else:
@@ -119,15 +124,6 @@ def near_calls(known: KnownCalls | None, prepared: PreparedProblem, cublas: Cubl
 
     ``known`` is what a former worker found. Raises DeviceError where no call is right.
     """
-    dtype = prepared.problem.dtype
-    if dtype.ab.is_integer and not dtype.has_gemm_ex:
-        raise DeviceError(
-            f"cuBLAS makes no {dtype.c} of {dtype.ab}, so that there is nothing to compare with: "
-            f"use {DType.I8} or {DType.I8_F32}"
-        )
-    problem = prepared.problem
-    if dtype.c.saturates and problem.epilogue.is_plain and problem.reads_c:
-        raise DeviceError(f"cuBLAS adds no C of {dtype.c}: leave out beta, got {problem.beta:g}")
     library = _Library(prepared, cublas)
     if known is not None and known.problem == prepared.problem:
         return _as_before(prepared, library, known)
@@ -175,17 +171,31 @@ def fastest_of(prepared: PreparedProblem, contestants: Sequence[Contestant]) -> 
     return launches_us.index(min(launches_us))
 
 
+def called_for(problem: Problem) -> Problem:
+    """The product that cuBLAS is asked for, of types that it has; scales of blocks are its own."""
+    if problem.epilogue.scales:
+        return replace(problem, dtype=problem.dtype.of_sums)
+    if not problem.needs_pass:
+        # What cuBLAS itself rounds to 8 bits has no sums apart.
+        is_whole = problem.dtype.of_sums is not problem.dtype
+        return problem if is_whole else replace(problem, dtype=problem.dtype.multiplied)
+    # Between rows of one C is what is between C's.
+    is_gated = problem.epilogue.num_columns > 1
+    ldc = problem.plain_product.n if is_gated else problem.ldc
+    return replace(problem.plain_product, ldc=ldc, dtype=problem.dtype.multiplied)
+
+
 class _Library:
     """All calls of cuBLAS for a problem; ``left_out`` has what cannot be called."""
 
     def __init__(self, prepared: PreparedProblem, cublas: Cublas) -> None:
         self._prepared_problem, self._cublas = prepared, cublas
-        # What calls compute: behind them a kernel makes elements of 8 bits of 16.
-        self._called = problem = prepared.problem
-        if not problem.epilogue.is_plain:
-            self._called = replace(problem, dtype=problem.dtype.of_sums)
+        self._called = called_for(prepared.problem)
         self.left_out: list[Call] = []
         self._behind = self._step()
+        self._widened: Callable[[Gemm], Gemm] | None = None
+        if self._called.dtype.ab is not prepared.problem.dtype.ab:
+            self._widened = widened(prepared.gpu, prepared.reals, self._called.dtype.ab)
         self._lt: CublasLt | None = None
         try:
             self._lt = CublasLt(prepared.gpu)
@@ -283,10 +293,6 @@ class _Library:
         """
         of_groups = self._called
         divided = "k" if of_groups.divides_k else "m"
-        plain = of_groups.plain_product
-        if of_groups.epilogue.num_columns == 1:
-            # Between its rows is what is between C's.
-            plain = replace(plain, ldc=of_groups.ldc)
         by_rows: dict[int, list[tuple[str, Callable[[Gemm], None]]]] = {}
         all_rows = set(of_groups.groups.rows(of_groups.grouped_rows))
         if of_groups.divides_k and 0 in all_rows:
@@ -294,7 +300,7 @@ class _Library:
             return []
         try:
             for rows in all_rows - {0}:
-                by_rows[rows] = self._proposed(plain.regrouped(rows, NO_GROUPS), MOST_LOOPED)
+                by_rows[rows] = self._proposed(of_groups.regrouped(rows, NO_GROUPS), MOST_LOOPED)
         except DeviceError as error:
             self.left_out.append(Call("cuBLASLt", Status.REJECTED, str(error)))
             return []
@@ -309,11 +315,11 @@ class _Library:
         return [(name, partial(queue, number)) for number, (name, _) in enumerate(longest)]
 
     def _step(self) -> Step | None:
-        """The step behind the product with an epilogue, None for the plain GEMM."""
+        """The step behind the product, None where it is the whole problem."""
         prepared = self._prepared_problem
-        if prepared.fused is None:
+        if not prepared.problem.needs_pass:
             return None
-        return behind(prepared.problem, prepared.fused, prepared.gpu)
+        return behind(prepared.problem.spelled_out, prepared.behind_product, prepared.gpu)
 
     def _fused_proposals(self) -> list[Baseline]:
         """cuBLASLt's proposals with its own epilogue, where it has the problem's."""
@@ -322,25 +328,28 @@ class _Library:
             return []
         address = self._prepared_problem.result.address
         fusion = fusion_of(problem.epilogue, problem.dtype)
-        if fusion is None:
+        asked = problem
+        if self._widened is not None:
+            asked = replace(problem, dtype=self._called.dtype)
+        if fusion is None or asked.dtype.c is not problem.dtype.c:
             return []
         try:
-            proposed = self._proposed(problem, MOST_PROPOSALS, ANY_REDUCTION, fusion)
+            proposed = self._proposed(asked, MOST_PROPOSALS, ANY_REDUCTION, fusion)
         except DeviceError as error:
             self.left_out.append(Call("cuBLASLt, fused", Status.REJECTED, str(error)))
             return []
         step = fused(fusion, problem, self._prepared_problem.gpu)
-        return [Baseline(f"{name}, fused", call, problem, address, step) for name, call in proposed]
+        return [
+            Baseline(self._before + f"{name}, fused", call, problem, address, step, self._widened)
+            for name, call in proposed
+        ]
 
     def proposals(self, reduction: int, remark: str = "") -> list[Baseline]:
         """cuBLASLt's proposals, numbered from 1 in its order."""
         if self._lt is None or not self._prepared_problem.problem.groups.is_none:
             return []
-        problem = self._called
-        if problem.epilogue.num_columns > 1:
-            problem = problem.plain_product
         try:
-            proposed = self._proposed(problem, MOST_PROPOSALS, reduction)
+            proposed = self._proposed(self._called, MOST_PROPOSALS, reduction)
         except DeviceError as error:
             self.left_out.append(Call("cuBLASLt", Status.REJECTED, str(error)))
             return []
@@ -349,8 +358,15 @@ class _Library:
     def _named(self, name: str, call: Callable[[Gemm], None]) -> Baseline:
         prepared = self._prepared_problem
         step = self._behind
-        more = " + pointwise kernel" if step is not None and step.rounds_sums else ""
-        return Baseline(name + more, call, prepared.problem, prepared.result.address, step)
+        more = " + pointwise kernel" if step is not None and step.is_pass else ""
+        name = self._before + name + more
+        return Baseline(
+            *(name, call, prepared.problem, prepared.result.address, step, self._widened)
+        )
+
+    @property
+    def _before(self) -> str:
+        return f"conversion to {self._called.dtype.ab} + " if self._widened is not None else ""
 
 
 class Selection:

@@ -2,7 +2,8 @@
 
 Where cuBLASLt has no epilogue (`autogemm.model.fusion`), the call is the plain product, rounded to
 C's type or to 16 bits where that has 8, and one pointwise kernel of the same expression, which
-accesses 16 bytes at a time.
+accesses 16 bytes at a time. The same is done where cuBLAS does not make a C of the problem's type:
+sums of integers are integers then.
 """
 
 import math
@@ -24,11 +25,12 @@ VECTOR_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The work of a call for a problem with an epilogue besides the product. ``rounds_sums``:
-    whether sums may be rounded to C's type before an epilogue.
+    """The work of a call besides the product. ``is_pass``: whether a kernel is behind it;
+    ``rounds_sums``: whether sums may be rounded to C's type before an epilogue.
     """
 
     queue: Callable[[Callable[[Gemm], None], Gemm, InputSet], None]
+    is_pass: bool = True
     rounds_sums: bool = True
 
 
@@ -49,7 +51,7 @@ def behind(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
         else:
             rest.queue(call, gemm, inputs)
 
-    return Step(queue, rounds_sums=rest is not None)
+    return Step(queue, is_pass=rest is not None, rounds_sums=rest is not None)
 
 
 def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
@@ -118,7 +120,7 @@ def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
             *([pointer(inputs.output_address)] if problem.epilogue.output is not None else []),
         )
 
-    return Step(queue)
+    return Step(queue, rounds_sums=not of_sums.c.is_integer)
 
 
 def fused(fusion: Fusion, problem: Problem, gpu: Gpu) -> Step:
@@ -141,4 +143,4 @@ def fused(fusion: Fusion, problem: Problem, gpu: Gpu) -> Step:
     if scale is not None:
         value = values[EPILOGUE_PREFIX + fusion.scale]
         gpu.write(int(scale.ptr), np.array([value], np.float32))
-    return Step(queue)
+    return Step(queue, is_pass=False)

@@ -70,6 +70,11 @@ class Matrix:
         self.address = aligned_address(int(self._buffer.ptr), element)
         self.buffer_address = self.address - element.size_bytes * GUARD
 
+    @property
+    def num_elements(self) -> int:
+        """Elements from the first to the last, those between rows and matrices too."""
+        return self.total - 2 * GUARD
+
     def address_of(self, product: int) -> int:
         """The address of the matrix of a product; all share one where there is no other."""
         number = product if self._stacking.count > 1 else 0
@@ -320,10 +325,10 @@ def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
     tiles = tile_m * tile_k + tile_k * wide + 2 * tile_m * wide
     result = problem.dtype.c.size_bytes * num_elements(problem.stacked_rows[2], n, problem.ldc)
     references = 4 + 8 + 4  # exact float32, float64, bound
-    if not problem.epilogue.is_plain:
+    if problem.needs_pass:
         # Two float64, with a bound each; a third for products that are rounded before.
         references = 3 * (8 + 4)
-        if problem.epilogue.num_columns > 1 or problem.dtype.c.saturates:
+        if problem.epilogue.num_columns > 1 or problem.dtype.of_sums is not problem.dtype:
             # The plain product, which the baseline makes first.
             references += problem.epilogue.num_columns * problem.dtype.of_sums.c.size_bytes
         if problem.epilogue.output is not None:
@@ -333,6 +338,9 @@ def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
     fixed = (
         2 * operands + result + 8 * tiles + references * m * n * problem.num_products + SPARE_BYTES
     )
+    if problem.dtype.multiplied.ab is not problem.dtype.ab:
+        # Operands of 16 bits, which the baseline makes first.
+        fixed += 2 * operands
     return fixed + more_sets * more
 
 

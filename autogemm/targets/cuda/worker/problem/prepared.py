@@ -32,7 +32,7 @@ from autogemm.support.phases import Phases
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas
 from autogemm.targets.cuda.worker.gpu.energy import EnergyMeter
-from autogemm.targets.cuda.worker.gpu.gpu import Gpu
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu, Helpers
 from autogemm.targets.cuda.worker.gpu.launching import (
     Arguments,
     CandidateError,
@@ -171,8 +171,15 @@ class PreparedProblem:
     @functools.cached_property
     def rounded(self) -> Reference:
         """For the library's calls, which may round a sum to C's type before the epilogue."""
-        gpu, cublas = self.gpu, self._cublas
-        return Reference(gpu, cublas, self.problem, self.reals, self.fused, rounds_sums=True)
+        problem = self.problem.spelled_out
+        return Reference(
+            *(self.gpu, self._cublas, problem, self.reals, self.behind_product), rounds_sums=True
+        )
+
+    @functools.cached_property
+    def behind_product(self) -> Helpers:
+        """The kernels of a pass over C, behind a product of the library's."""
+        return self.fused or self.gpu.helpers_with(worker_text(self.problem.spelled_out))
 
     def contestant(self, candidate: Candidate) -> "KernelContestant":
         """The candidate, loaded. Raises CandidateError."""

@@ -1,0 +1,82 @@
+"""Baselines of types that cuBLAS does not multiply, or of which it makes no C."""
+
+import shutil
+from typing import Any
+
+import pytest
+from simulated_gpu import CublasLibrary, SimulatedGpu, compiled_helpers, prepared_problem
+
+from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
+from autogemm.model.problem import Layout, Problem
+from autogemm.targets.cuda.worker.gpu import cublas
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas
+from autogemm.targets.cuda.worker.libraries import baselines
+from autogemm.targets.cuda.worker.libraries.baselines import Baseline
+from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
+
+pytestmark = [
+    pytest.mark.emulated,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
+]
+SIZE = (13, 16, 40)
+
+
+@pytest.fixture(scope="module")
+def helpers(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return compiled_helpers(tmp_path_factory.mktemp("verify"))
+
+
+@pytest.fixture(autouse=True)
+def library(monkeypatch: pytest.MonkeyPatch) -> CublasLibrary:
+    one = CublasLibrary()
+    monkeypatch.setattr(cublas, "load_library", lambda: one)
+    return one
+
+
+def problem_of(dtype: DType, epilogue: str = "", **more: Any) -> Problem:
+    problem = Problem(*SIZE, layout=Layout.NT, dtype=dtype, **more)
+    return problem.with_epilogue(Epilogue(epilogue)) if epilogue else problem
+
+
+def calls_of(helpers: Any, problem: Problem) -> tuple[PreparedProblem, list[Baseline]]:
+    prepared = prepared_problem(SimulatedGpu(helpers), problem)
+    library = baselines._Library(prepared, Cublas(prepared.gpu))
+    assert "libcublasLt" in library.left_out[0].reason
+    return prepared, library.calls()
+
+
+SCALED = "acc * sa[m] * sb[n]; sa: f32; sb: f32"
+WIDE = "conversion to bf16 + cuBLAS GemmEx"
+PASS = " + pointwise kernel"
+
+
+@pytest.mark.parametrize(
+    ("problem", "name"),
+    [
+        (problem_of(DType.E5M2, alpha=1.5, beta=-0.5), WIDE),
+        (problem_of(DType.E5M2, ldc=19, lda=43), WIDE),
+        (problem_of(DType.E5M2_F16), "conversion to f16 + cuBLAS GemmEx"),
+        (problem_of(DType.E5M2_F32, beta=0.5), WIDE),
+        (problem_of(DType.E5M2_E5M2), WIDE + PASS),
+        (problem_of(DType.E5M2_E5M2, beta=0.5), WIDE + PASS),
+        (problem_of(DType.E5M2, "relu(acc + bias[n])"), WIDE + PASS),
+        (problem_of(DType.E5M2, groups=Groups.parse("4,0,9")), WIDE + ", looped"),
+        (problem_of(DType.I8_BF16, alpha=0.5), "cuBLAS GemmEx" + PASS),
+        (problem_of(DType.I8_BF16, alpha=0.5, beta=0.5, ldc=24), "cuBLAS GemmEx" + PASS),
+        (problem_of(DType.I8_F16, alpha=2**-8), "cuBLAS GemmEx" + PASS),
+        (problem_of(DType.I8_BF16, SCALED), "cuBLAS GemmEx" + PASS),
+        (
+            problem_of(DType.I8_BF16, SCALED, groups=Groups.parse("4,0,9")),
+            "cuBLAS GemmEx, looped" + PASS,
+        ),
+        (problem_of(DType.I8_BF16, "silu(acc[n] * s) * acc[n + N]"), "cuBLAS GemmEx" + PASS),
+    ],
+    ids=lambda value: value.label if isinstance(value, Problem) else "",
+)
+def test_they_are_right_and_say_what_they_do(helpers: Any, problem: Problem, name: str) -> None:
+    prepared, calls = calls_of(helpers, problem)
+    assert [one.name for one in calls if "GroupedBatched" not in one.name] == [name]
+    call = next(one for one in calls if one.name == name)
+    assert prepared.check(call).complaint == ""
