@@ -216,6 +216,15 @@ class Problem:
         return self.dtype.of_sums is not self.dtype
 
     @property
+    def multiplied(self) -> DType:
+        """The types of the product that cuBLAS is asked for; scales of blocks are its own."""
+        if self.epilogue.scales:
+            return self.dtype.of_sums
+        # Where it makes a C of 8 bits itself, there are no sums apart.
+        has_sums = self.needs_pass or self.dtype.of_sums is self.dtype
+        return self.dtype.multiplied if has_sums else self.dtype
+
+    @property
     def spelled_out(self) -> "Problem":
         """The same with alpha and beta in an expression, where there is no epilogue."""
         if not self.epilogue.is_plain:

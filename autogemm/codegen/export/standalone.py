@@ -84,7 +84,7 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
         ],
         "rows_given": ", ".join(map(str, problem.groups.given(problem.grouped_rows))),
         # Those of the program, too: products of an 8-bit C have 16 bits.
-        "headers": headers_of(family, problem, problem.dtype.of_sums.c),
+        "headers": headers_of(family, problem, problem.multiplied.ab, problem.multiplied.c),
         "arch": kernel.device.arch,
         "target": _nvcc_target(kernel),
         "device_name": json.dumps(printable(kernel.device.name), ensure_ascii=False),
@@ -423,8 +423,9 @@ def _types(problem: Problem) -> dict[str, object]:
     """The element types of a problem as the templates read them."""
     dtype = problem.dtype
     ab, c = dtype.ab, dtype.c
-    # What a plain product has behind which the epilogue is a kernel of its own.
-    called = dtype if problem.epilogue.is_plain else dtype.of_sums
+    # What cuBLAS multiplies; where C is made of it by a kernel of its own, that is of an epilogue.
+    has_pass = problem.needs_pass and not problem.epilogue.is_plain
+    called = problem.multiplied if has_pass or not problem.needs_pass else dtype
     return {
         "dtype": dtype.label,
         "dtype_c": c.label,
@@ -444,15 +445,29 @@ def _types(problem: Problem) -> dict[str, object]:
         "has_exact_sums": dtype.has_exact_sums,
         # As cuBLAS takes alpha and beta.
         "scalar": "int" if dtype.has_exact_sums else "float",
+        "cublas_scalar": "int" if called.has_exact_sums else "float",
+        # Whether products need memory of their own, and operands are converted for them.
+        "has_other_sums": has_pass and called.c is not c,
+        "rounds_sums": c.size_bytes < Element.F32.size_bytes and not called.c.is_integer,
+        "dtype_wide": called.ab.label,
+        "type_wide": called.ab.host_type if called.ab is not ab else "",
+        "has_few_bits": _adds_in_few_bits(called) and not problem.epilogue.scales,
         "accum_fraction_bits": ab.accum_fraction_bits,
         "products_per_step": ab.products_per_step,
         "cublas_types": (
-            *(ab.cuda_data_type, called.c.cuda_data_type),
-            *(dtype.cublas_compute_type, dtype.cublas_scale_type),
+            *(called.ab.cuda_data_type, called.c.cuda_data_type),
+            *(called.cublas_compute_type, called.cublas_scale_type),
         ),
         "cublas_type_c": c.cuda_data_type,
         "cublas_type_added": dtype.of_arrays.cuda_data_type,
     }
+
+
+def _adds_in_few_bits(dtype: DType) -> bool:
+    """Whether cuBLASLt has two ways to add up products of that type: in FP32, and as fast as tensor
+    cores do it.
+    """
+    return dtype.ab.accum_fraction_bits < Element.F32.accum_fraction_bits
 
 
 def _promise(family: Family, config: Config, problem: Problem) -> dict[str, object] | None:

@@ -3,6 +3,7 @@
 //
 // The environment says which calls are wrong and how (CALL_FAULT, "NAME WHAT" again and again) and how
 // many algorithms cuBLASLt proposes (PROPOSALS).
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -38,7 +39,16 @@ extern "C" int cublasGetProperty(int part, int* value) {
     return 0;
 }
 
-// A matrix of FP32 (cudaDataType_t 0), BF16 (14) or integers of 8 (3) or 32 bits (10), column-major, as it is multiplied.
+// An E4M3 without NaN.
+static float e4m3(uint8_t bits) {
+    const int exponent = bits >> 3 & 15, fraction = bits & 7;
+    const float size = exponent != 0 ? std::ldexp(8.0f + fraction, exponent - 10)
+                                     : std::ldexp((float)fraction, -9);
+    return bits & 0x80 ? -size : size;
+}
+
+// A matrix of FP32 (cudaDataType_t 0), BF16 (14), E4M3 (28) or integers of 8 (3) or 32 bits (10),
+// column-major, as it is multiplied.
 struct Matrix {
     void* data;
     int type;
@@ -52,6 +62,9 @@ struct Matrix {
         }
         if (type == 3 || type == 10) {
             return type == 3 ? static_cast<int8_t*>(data)[i] : static_cast<int32_t*>(data)[i];
+        }
+        if (type == 28) {
+            return e4m3(static_cast<uint8_t*>(data)[i]);
         }
         const uint32_t wide = (uint32_t)static_cast<uint16_t*>(data)[i] << 16;
         float value;
@@ -153,12 +166,13 @@ struct Description {
     // cublasLtEpilogue_t, 1 where there is none, and what is added to each row of a column-major C.
     int epilogue;
     void* bias;
+    int8_t adds_fast;
 };
 extern "C" int cublasLtCreate(void**) {
     return 0;
 }
 extern "C" int cublasLtMatmulDescCreate(Description** created, int compute, int) {
-    *created = new Description{compute, {0, 0}, 1, nullptr};
+    *created = new Description{compute, {0, 0}, 1, nullptr, 0};
     return 0;
 }
 extern "C" int cublasLtMatmulDescSetAttribute(Description* description, int attribute,
@@ -169,6 +183,8 @@ extern "C" int cublasLtMatmulDescSetAttribute(Description* description, int attr
         std::memcpy(&description->epilogue, value, bytes);
     } else if (attribute == 8) {
         std::memcpy(&description->bias, value, bytes);
+    } else if (attribute == 25) {
+        std::memcpy(&description->adds_fast, value, bytes);
     } else {
         return 7;
     }
@@ -197,8 +213,12 @@ struct Proposal {
     float waves;
     int reserved[4];
 };
-extern "C" int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*,
-                                              int most, Proposal* found, int* count) {
+extern "C" int cublasLtMatmulAlgoGetHeuristic(void*, void*, Layout* a, Layout*, void*, Layout* d,
+                                              void*, int most, Proposal* found, int* count) {
+    // No two E5M2 (29), and of integers (3) no BF16.
+    if (a->type == 29 || (a->type == 3 && d->type == 14)) {
+        return 15;
+    }
     const char* const wanted = std::getenv("PROPOSALS");
     const int num_known = wanted != nullptr ? std::atoi(wanted) : 3;
     *count = num_known < most ? num_known : most;
@@ -231,7 +251,7 @@ extern "C" int cublasLtMatmul(void*, Description* multiply, const void* alpha_at
     }
     // Graphs keep the name.
     static std::set<std::string> names;
-    const std::string number = std::to_string(algorithm[0]);
+    const std::string number = std::to_string(algorithm[0]) + (multiply->adds_fast ? "f" : "");
     const std::string& name = *names.insert((has_epilogue ? "fused" : "lt") + number).first;
     const Matrix from = {C, c->type, c->ld, false};
     const Matrix to = {D, d->type, d->ld, false};

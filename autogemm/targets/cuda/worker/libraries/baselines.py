@@ -173,16 +173,12 @@ def fastest_of(prepared: PreparedProblem, contestants: Sequence[Contestant]) -> 
 
 def called_for(problem: Problem) -> Problem:
     """The product that cuBLAS is asked for, of types that it has; scales of blocks are its own."""
-    if problem.epilogue.scales:
-        return replace(problem, dtype=problem.dtype.of_sums)
-    if not problem.needs_pass:
-        # What cuBLAS itself rounds to 8 bits has no sums apart.
-        is_whole = problem.dtype.of_sums is not problem.dtype
-        return problem if is_whole else replace(problem, dtype=problem.dtype.multiplied)
+    if problem.epilogue.scales or not problem.needs_pass:
+        return replace(problem, dtype=problem.multiplied)
     # Between rows of one C is what is between C's.
     is_gated = problem.epilogue.num_columns > 1
     ldc = problem.plain_product.n if is_gated else problem.ldc
-    return replace(problem.plain_product, ldc=ldc, dtype=problem.dtype.multiplied)
+    return replace(problem.plain_product, ldc=ldc, dtype=problem.multiplied)
 
 
 class _Library:

@@ -1,0 +1,198 @@
+"""The calls that an exported program of 8-bit types, or of groups, is timed beside: on the CPU."""
+
+import re
+import shutil
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from export_samples import stored_kernel
+from exported_program import Run, compile_cublas, compile_on_cpu, run_on_cpu
+
+from autogemm.codegen.export import export_cuda
+from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
+from autogemm.model.problem import Layout, Problem
+from autogemm.space import load_family
+
+pytestmark = [
+    pytest.mark.emulated,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
+]
+
+FAMILY = """
+family: on_cpu
+summary: A loop that runs on the CPU.
+dtypes: {a: AB, b: AB, c: [i32, bf16, f16, f32], accumulate: SUMS}
+architectures: ">=70"
+parameters:
+  BM: {values: [1], doc: nothing}
+launch:
+  - {kernel: gemm_kernel, threads: 1, grid: GRID, smem_bytes: 0}
+seeds:
+  - {BM: 1}
+"""
+KERNEL = """\
+{% from "parts/epilogue/epilogue.cu.jinja" import epilogue, epilogue_arguments %}
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
+#include <cuda_runtime.h>
+#define __forceinline__ inline
+{{ epilogue(fused=fused) if fused }}
+template <typename To>
+To element(signed char bits) {
+    return bits;
+}
+template <typename To>
+To element(unsigned char bits) {
+    BYTE value;
+    value.__x = bits;
+    return value;
+}
+template <typename To>
+To element(float value) {
+    return value;
+}
+{% filter filled %}
+extern "C" __global__ void gemm_kernel({{ signature.in_kernel("AB_TYPE", "C_TYPE") }}) {
+{% endfilter %}
+    {% if fused %}
+    const Epilogue with = {{ epilogue_arguments(fused=fused) }};
+    {% endif %}
+    {% if grouped %}
+    for (int g = 0; g < groups; ++g) {
+        const AB_TYPE* from_b = B + (long long)g * N * ldb;
+        const int first = offsets[g], end = offsets[g + 1];
+    {% else %}
+    {
+        const AB_TYPE* from_b = B;
+        const int first = 0, end = M;
+    {% endif %}
+        for (int m = first; m < end; ++m) {
+            for (int n = 0; n < N; ++n) {
+                float sum = 0.0f;
+                for (int k = 0; k < K; ++k) {
+                    sum += element<float>(A[m * lda + k]) * element<float>(from_b[n * ldb + k]);
+                }
+                C_TYPE& c = C[m * ldc + n];
+                {% if fused %}
+                c = C_TYPE(epilogue(sum, 0.0f, m, n, with));
+                {% else %}
+                c = C_TYPE(alpha * sum + (beta != 0.0f ? beta * (float)c : 0.0f));
+                {% endif %}
+            }
+        }
+    }
+}
+"""
+PROBLEM = Problem(9, 7, 40, Layout.NT, DType.E4M3)
+GROUPS = Groups.parse("0,7,12,0,11")
+TIMES = "kernel 300\ngemm_ex 310\nlt1 400\nlt3 410\n"
+
+
+def program_of(problem: Problem, folder: Path) -> Path:
+    ab, has_groups = problem.dtype.ab, not problem.groups.is_none
+    grid = "[1, 1, 1 + groups]" if has_groups else "1"
+    sums = "i32" if ab.is_integer else "f32"
+    (folder / "on_cpu.yaml").write_text(
+        FAMILY.replace("AB", ab.label).replace("GRID", grid).replace("SUMS", sums)
+    )
+    text = KERNEL.replace("AB_TYPE", ab.c_name).replace("C_TYPE", problem.dtype.c.host_type)
+    text = text.replace("BYTE", ab.host_type if ab.saturates else "__nv_fp8_e4m3")
+    (folder / "on_cpu.cu.jinja").write_text(text)
+    family = load_family(folder)
+    text = export_cuda(stored_kernel(family, problem), family, "best.cu", date(2026, 11, 28))
+    defines = "#define KERNEL_IS_GROUPED\n" if has_groups else ""
+    arrays = sum(bool(one.axes) for one in problem.epilogue.arrays)
+    defines += f"#define KERNEL_ARRAYS {arrays}\n" if arrays else ""
+    return compile_on_cpu(defines + text, folder / "program")
+
+
+@pytest.fixture(scope="module")
+def cublas() -> Path:
+    return compile_cublas()
+
+
+def timed(program: Path, cublas: Path, times: str, **variables: str) -> Run:
+    path = program.with_name("times")
+    path.write_text(times)
+    fixed = {"TIMES": str(path), "DRIFT": "0.01"}
+    run = run_on_cpu(program, "--rounds", 5, "--cublas", cublas, **fixed, **variables)
+    assert run.code == 0, run.output
+    return run
+
+
+def baseline_of(run: Run) -> str:
+    (name,) = re.findall(r"^baseline (.*), the fastest of", run.output, re.MULTILINE)
+    return name
+
+
+def test_sums_of_8_bit_floats_have_two_ways(tmp_path: Path, cublas: Path) -> None:
+    """The kernel may add up as fast as tensor cores do: so may cuBLASLt."""
+    program = program_of(PROBLEM, tmp_path)
+    times = "kernel 300\nlt1 400\nlt3 410\nlt1f 390\nlt3f 320\n"
+    assert baseline_of(timed(program, cublas, times)) == "cuBLASLt proposal 2 (fast accumulation)"
+    exact = times.replace("320", "420").replace("400", "310")
+    assert baseline_of(timed(program, cublas, exact)) == "cuBLASLt proposal 1"
+    wrong = timed(program, cublas, times, CALL_FAULT="lt3f last")
+    assert "left out cuBLASLt proposal 2 (fast accumulation), which is wrong here" in wrong.output
+
+
+@pytest.mark.parametrize("dtype", [DType.E5M2, DType.E5M2_F32], ids=str)
+def test_two_e5m2_are_converted(tmp_path: Path, cublas: Path, dtype: DType) -> None:
+    """cuBLAS multiplies no two matrices of them."""
+    program = program_of(replace(PROBLEM, dtype=dtype), tmp_path)
+    run = timed(program, cublas, TIMES)
+    assert baseline_of(run) == "conversion to bf16 + cuBLAS GemmEx"
+    assert "left out" not in run.output
+    of_c = 14 if dtype is DType.E5M2 else 0
+    assert any(
+        one.startswith("call gemm_ex") and one.endswith(f" 14 14 {of_c} 68") for one in run.trace
+    )
+    wrong = timed(program, cublas, TIMES, CALL_FAULT="gemm_ex last")
+    assert "left out conversion to bf16 + cuBLAS GemmEx, which is wrong here" in wrong.output
+
+
+def test_a_short_c_of_integers_is_made_behind_their_sums(tmp_path: Path, cublas: Path) -> None:
+    scaled = replace(PROBLEM, dtype=DType.I8_BF16)
+    scaled = scaled.with_epilogue(Epilogue("acc * sa[m] * sb[n]; sa: f32; sb: f32"))
+    program = program_of(scaled, tmp_path)
+    run = timed(program, cublas, TIMES)
+    assert baseline_of(run) == "cuBLAS GemmEx + pointwise kernel"
+    assert "left out" not in run.output
+    # Types of A, B, C and sums; alpha and beta are integers.
+    assert any(re.match(r"call gemm_ex .* 1 40 40 0 7 3 3 10 72$", one) for one in run.trace)
+    wrong = timed(program, cublas, TIMES, CALL_FAULT="gemm_ex last")
+    assert "left out cuBLAS GemmEx + pointwise kernel, which is wrong here" in wrong.output
+
+
+def test_it_is_told_that_there_is_no_call(tmp_path: Path, cublas: Path) -> None:
+    program = program_of(replace(PROBLEM, dtype=DType.I8_BF16), tmp_path)
+    run = timed(program, cublas, "kernel 300\n")
+    assert "cuBLAS   has no call here, so no ratio\n" in run.output
+    assert "ratio  " not in run.output
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fastest", "name"),
+    [
+        (DType.F32, "lt3 30", "cuBLASLt proposal 2, looped"),
+        (DType.F32, "gemm_ex 30", "cuBLAS GemmEx, looped"),
+        (DType.E4M3, "lt1f 30", "cuBLASLt proposal 1 (fast accumulation), looped"),
+    ],
+)
+def test_proposals_for_each_group_are_a_loop(
+    tmp_path: Path, cublas: Path, dtype: DType, fastest: str, name: str
+) -> None:
+    problem = Problem(33, 20, 40, Layout.NT, dtype, ldc=22, groups=GROUPS)
+    program = program_of(problem, tmp_path)
+    times = {"sgemm": 60, "gemm_ex": 60, "lt1": 70, "lt3": 80, "lt1f": 90, "lt3f": 90}
+    call, time_us = fastest.split()
+    text = "".join(f"{who} {us}\n" for who, us in {"kernel": 300, **times, call: time_us}.items())
+    run = timed(program, cublas, text)
+    assert baseline_of(run) == name
+    assert "left out" not in run.output
+    wrong = timed(program, cublas, text, CALL_FAULT=f"{call} last")
+    assert f"left out {name}, which is wrong here" in wrong.output
