@@ -3,17 +3,20 @@
 import shutil
 from typing import Any
 
+import numpy as np
 import pytest
-from simulated_gpu import CublasLibrary, SimulatedGpu, compiled_helpers, prepared_problem
+from simulated_gpu import CublasLibrary, SimulatedGpu, compiled_helpers, memory, prepared_problem
 
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import Fill
 from autogemm.targets.cuda.worker.gpu import cublas
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas
-from autogemm.targets.cuda.worker.libraries import baselines
+from autogemm.targets.cuda.worker.libraries import baselines, fused
 from autogemm.targets.cuda.worker.libraries.baselines import Baseline
+from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
 pytestmark = [
@@ -80,3 +83,17 @@ def test_they_are_right_and_say_what_they_do(helpers: Any, problem: Problem, nam
     assert [one.name for one in calls if "GroupedBatched" not in one.name] == [name]
     call = next(one for one in calls if one.name == name)
     assert prepared.check(call).complaint == ""
+
+
+@pytest.mark.parametrize(("k", "apart"), [(1024, 8), (768, 8), (1152, 12), (640, 8)])
+def test_scales_of_blocks_are_as_far_apart_as_cublaslt_takes_them(
+    helpers: Any, k: int, apart: int
+) -> None:
+    gpu: Any = SimulatedGpu(helpers)
+    text = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
+    problem = Problem(24, 400, k, Layout.NT, DType.E4M3, epilogue=Epilogue(text))
+    given = InputSet(gpu, problem, 1, Fill.UNIFORM).extras["epilogue_sb"]
+    padded = fused._padded(gpu, given)
+    assert (padded is given, padded.ld) == (k % 512 == 0, apart)
+    one, other = (memory(m.address, m.rows, m.cols, m.ld, np.float32) for m in (given, padded))
+    assert (one == other).all() and np.isfinite(one).all()

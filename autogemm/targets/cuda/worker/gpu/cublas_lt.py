@@ -4,7 +4,6 @@ import ctypes
 import weakref
 from collections.abc import Callable
 
-from autogemm.model.formula import BLOCK
 from autogemm.model.fusion import Fusion
 from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
@@ -73,7 +72,7 @@ class CublasLt:
         """
         plan = _Plan(self._call, problem, reduction, fusion)
         if problem.epilogue.scales:
-            plan.scale_blocks(problem)
+            plan.scale_blocks()
         if adds_fast:
             plan.add_fast()
         found = (HeuristicResult * most)()
@@ -218,16 +217,8 @@ class _Plan:
         """Leave sums of 8-bit floats in the tensor cores, as a kernel does that never promotes."""
         self._set(DESC_FAST_ACCUM, ctypes.c_int8(1))
 
-    def scale_blocks(self, problem: Problem) -> None:
-        """Blocks of A and B have scales. cuBLASLt's A is B, and its B is A. Raises DeviceError for
-        rows of scales that it takes at other places.
-        """
-        along_k = -(-problem.k // BLOCK)
-        if along_k % SCALE_ROWS:
-            raise DeviceError(
-                f"cuBLASLt takes scales of 128 x 128 where K / 128 is a multiple of {SCALE_ROWS}, "
-                f"got {along_k}"
-            )
+    def scale_blocks(self) -> None:
+        """Blocks of A and B have scales. cuBLASLt's A is B, and its B is A."""
         for attribute, mode in (
             (DESC_A_SCALE_MODE, SCALE_BLK128),
             (DESC_B_SCALE_MODE, SCALE_VEC128),

@@ -315,7 +315,12 @@ class _Library:
         prepared = self._prepared_problem
         if not prepared.problem.needs_pass:
             return None
-        return behind(prepared.problem.spelled_out, prepared.behind_product, prepared.gpu)
+        return behind(
+            prepared.problem.spelled_out,
+            prepared.behind_product,
+            prepared.gpu,
+            prepared.input_sets,
+        )
 
     def _fused_proposals(self) -> list[Baseline]:
         """cuBLASLt's proposals with its own epilogue, where it has the problem's."""

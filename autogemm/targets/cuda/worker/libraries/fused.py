@@ -7,7 +7,7 @@ sums of integers are integers then.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +16,9 @@ from autogemm.model.fusion import Fusion
 from autogemm.model.problem import Problem
 from autogemm.space import EPILOGUE_PREFIX, epilogue_rules
 from autogemm.targets.cuda.worker.gpu.cublas import Gemm
+from autogemm.targets.cuda.worker.gpu.cublas_lt import SCALE_ROWS
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu, Helpers, pointer
-from autogemm.targets.cuda.worker.problem.inputs import InputSet
+from autogemm.targets.cuda.worker.problem.inputs import InputSet, Matrix
 from autogemm.targets.cuda.worker.problem.reference import epilogue_inputs
 
 VECTOR_BYTES = 16
@@ -34,24 +35,43 @@ class Step:
     rounds_sums: bool = True
 
 
-def behind(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
-    """The step behind the product: none where it has all scales and the epilogue has no more."""
+def behind(problem: Problem, helpers: Helpers, gpu: Gpu, input_sets: Sequence[InputSet]) -> Step:
+    """The step behind the product: none where it has all scales and the epilogue has no more.
+
+    ``input_sets`` are all inputs that it will be queued with.
+    """
     if not problem.epilogue.scales:
         return pointwise(problem, helpers, gpu)
     of_a, of_b = (EPILOGUE_PREFIX + one.name for one in problem.epilogue.scales)
+    padded = {inputs: _padded(gpu, inputs.extras[of_b]) for inputs in input_sets}
     rest = None
     if not problem.epilogue.is_scaled_product or problem.dtype.c.saturates:
         rest = pointwise(problem, helpers, gpu)
 
     def queue(call: Callable[[Gemm], None], gemm: Gemm, inputs: InputSet) -> None:
         places = inputs.extras
-        gemm = replace(gemm, scale_a=places[of_a].address, scale_b=places[of_b].address)
+        gemm = replace(gemm, scale_a=places[of_a].address, scale_b=padded[inputs].address)
         if rest is None:
             call(replace(gemm, alpha=1.0, beta=0.0))
         else:
             rest.queue(call, gemm, inputs)
 
     return Step(queue, is_pass=rest is not None, rounds_sums=rest is not None)
+
+
+def _padded(gpu: Gpu, scales: Matrix) -> Matrix:
+    """Scales of 128 x 128 elements with their rows as far apart as cuBLASLt takes them. It is done
+    once, not for each product, as those of weights are stored once.
+    """
+    ld = -(-scales.cols // SCALE_ROWS) * SCALE_ROWS
+    if ld == scales.ld:
+        return scales
+    values = np.empty((scales.rows, scales.cols), np.float32)
+    gpu.read(scales.address, values)
+    padded = Matrix(gpu, (scales.rows, scales.cols), ld, scales.element)
+    rows = np.pad(values, ((0, 0), (0, ld - scales.cols)))
+    gpu.write(padded.address, rows.ravel()[: padded.num_elements])
+    return padded
 
 
 def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
