@@ -212,7 +212,7 @@ class Problem:
         if not self.epilogue.is_plain:
             return True
         if self.dtype.c.saturates:
-            return self.reads_c or self.dtype.ab is Element.E5M2
+            return self.reads_c or self.dtype.ab is not Element.E4M3
         return self.dtype.of_sums is not self.dtype
 
     @property

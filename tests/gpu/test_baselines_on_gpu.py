@@ -24,6 +24,7 @@ SCALED = "acc * sa[m] * sb[n]; sa: f32; sb: f32"
         ("e5m2", ("--groups", "4 zipf=1.1 seed=1"), "conversion to bf16 + cuBLAS"),
         ("e5m2", ("--epilogue", "relu(acc + bias[n])"), "conversion to bf16 + cuBLAS"),
         ("e4m3-e4m3", ("--beta", "0.5"), "pointwise kernel"),
+        ("bf16-e4m3", (), "pointwise kernel"),
         ("i8-bf16", ("--alpha", "0.001"), "pointwise kernel"),
         ("i8-bf16", ("--epilogue", SCALED), "pointwise kernel"),
         ("i8-f16", ("--epilogue", SCALED, "--groups", "4 zipf=1.1 seed=1"), "pointwise kernel"),

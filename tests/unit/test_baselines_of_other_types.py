@@ -66,6 +66,7 @@ PASS = " + pointwise kernel"
         (problem_of(DType.E5M2_E5M2, beta=0.5), WIDE + PASS),
         (problem_of(DType.E5M2, "relu(acc + bias[n])"), WIDE + PASS),
         (problem_of(DType.E5M2, groups=Groups.parse("4,0,9")), WIDE + ", looped"),
+        (problem_of(DType.BF16_E4M3, alpha=0.5), "cuBLAS GemmEx" + PASS),
         (problem_of(DType.I8_BF16, alpha=0.5), "cuBLAS GemmEx" + PASS),
         (problem_of(DType.I8_BF16, alpha=0.5, beta=0.5, ldc=24), "cuBLAS GemmEx" + PASS),
         (problem_of(DType.I8_F16, alpha=2**-8), "cuBLAS GemmEx" + PASS),
