@@ -43,8 +43,8 @@ _ONE_PROBLEM = (EmptySpaceError, UsageError, CertificationError, NotFoundError)
 class Swept:
     """One problem of a sweep. ``finals`` is None where there are none; ``reason`` says why.
 
-    ``num_trials`` and ``seconds``, of search and finals, are 0 for a result that was there before
-    (``is_known``).
+    ``num_trials``, ``num_wrong`` of them with wrong results, and ``seconds``, of search and finals,
+    are 0 for a result that was there before (``is_known``).
     """
 
     problem: Problem
@@ -54,6 +54,7 @@ class Swept:
     seconds: float = 0.0
     is_known: bool = False
     reason: str = ""
+    num_wrong: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,11 @@ class Sweeper:
             return Swept(request.problem, reason=str(error)), False
         failure = "" if result.best is not None else "no candidate ran correctly"
         seconds, found = time.monotonic() - begin, (result.run_id, result.finals)
-        swept = Swept(request.problem, *found, result.num_trials, seconds, reason=failure)
+        swept = Swept(
+            *(request.problem, *found, result.num_trials, seconds),
+            reason=failure,
+            num_wrong=len(result.wrong),
+        )
         return swept, result.interrupted
 
 

@@ -141,6 +141,15 @@ def test_a_legal_config_with_a_wrong_result_is_named(
     assert len(named) == 3
     assert all("U=4" in line and line.endswith(": as the test wanted") for line in named)
     assert "autogemm db list --trials --run 1 --status wrong_result" in result.stdout
+    # Of many problems each that has some is named, and they are counted in JSON.
+    sizes = ("--family", family, "--size", "1024", "--size", "512", "--budget", "none", "--fresh")
+    swept = invoke(*sizes)
+    assert swept.exit_code == 0, swept.output
+    (line,) = [one for one in swept.stdout.splitlines() if one.startswith("512 nn f32: a defect")]
+    assert line.endswith("autogemm db list --trials --run 3 --status wrong_result")
+    problems = json.loads(invoke(*sizes, "--json").stdout)["problems"]
+    assert [one["num_wrong"] for one in problems] == [16, 16]
+    assert "which cost 16 candidates" in result.stdout and "which cost 16 candidates" in line
 
 
 def test_the_extremes_of_few_rounds_are_not_called_95_percent(

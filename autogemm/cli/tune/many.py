@@ -12,6 +12,7 @@ from autogemm.cli.prose import say
 from autogemm.cli.rows import entry_row, for_csv, for_json
 from autogemm.cli.table import print_table
 from autogemm.cli.tune.progress import echo_notice, progress_listener
+from autogemm.cli.tune.report import defects_text
 from autogemm.model.results.columns import HEADS, RATIO, SPEED, SUSTAINED, Paths, row_of, under
 from autogemm.model.results.outcome import Finals, FinalsEntry, Provenance
 from autogemm.tuning import Event, Step, Sweep, Swept, TuneRequest
@@ -26,14 +27,15 @@ COLUMNS = (
 SHORT = ("size", "layout", HEADS["time_us"], HEADS["tflops"], HEADS["ratio"], "family")
 # Named as in the JSON.
 CSV_COLUMNS = (
-    *("gpu", "provenance", "size", "layout", "dtype", "run_id", "num_trials", "known", "family"),
+    *("gpu", "provenance", "size", "layout", "dtype", "run_id", "num_trials", "num_wrong"),
+    *("known", "family"),
     *("config", *SPEED, *RATIO, "ratio_of_medians", "against_baseline", "confidence", "error"),
     *("energy_mj", "baseline", "baseline_us", "baseline_error", "baseline_energy_mj"),
     *(*SUSTAINED, "seconds", "reason"),
 )
 _SWEPT: Paths = {
     **under("problem", {"size": "size_label", "layout": "layout", "dtype": "dtype.label"}),
-    **under("", ("run_id", "num_trials", "seconds", "reason")),
+    **under("", ("run_id", "num_trials", "num_wrong", "seconds", "reason")),
     "known": "is_known",
     "confidence": "finals.confidence",
     "against_baseline": "finals.against_baseline",
@@ -97,6 +99,8 @@ def print_sweep(sweep: Sweep, device_name: str, provenance: Provenance, database
     for one in sweep.problems:
         if one.finals is None:
             say(f"{one.problem.label}: {outcome_text(one)}")
+        if one.num_wrong and provenance is Provenance.MEASURED:
+            say(f"{one.problem.label}: {defects_text(one.num_wrong, one.run_id)}")
 
 
 def sweep_as_json(sweep: Sweep, device_name: str, provenance: Provenance, database: str) -> str:

@@ -277,10 +277,16 @@ def _wrong_lines(result: TuneResult) -> list[str]:
         return []
     return [
         *(f"  wrong: {one.config}: {one.reason}" for one in result.wrong[:MOST_NAMED]),
-        "  a defect of the family or of the compiler, which cost "
-        f"{counted(len(result.wrong), 'candidate')}; all of them: autogemm db list --trials "
-        f"--run {result.run_id} --status {Status.WRONG_RESULT}",
+        f"  {defects_text(len(result.wrong), result.run_id)}",
     ]
+
+
+def defects_text(num_wrong: int, run_id: int | None) -> str:
+    """Return what wrong results of a run are, and the command that lists them."""
+    return (
+        f"a defect of the family or of the compiler, which cost {counted(num_wrong, 'candidate')}; "
+        f"all of them: autogemm db list --trials --run {run_id} --status {Status.WRONG_RESULT}"
+    )
 
 
 def _is_recorded(result: TuneResult) -> bool:
