@@ -117,6 +117,11 @@ def test_without_a_config_it_ends_in_time_and_says_how_much_ran(
     patient = verify("--family", "naive", "--budget", "1h").stdout
     assert f"\n{found[1]} cases passed" in patient
     assert "these are" not in patient
+    # Of configs that are restricted as well, each of which runs once.
+    fixed = ("--family", "naive", "--fix", "UNROLL=0,4", "--dtype", "f32", "--budget")
+    (count,) = re.findall(r"\n(\d+) cases passed", verify(*fixed, "none").stdout)
+    assert f"\n{count} cases passed" in verify(*fixed, "1h").stdout
+    assert f"these are 1 of {count} cases" in verify(*fixed, "0.001s").stdout
     # One config is small enough to be run as a whole.
     assert "these are" not in verify("--rung", "naive").stdout
     # A time that is given holds for all of them.

@@ -179,21 +179,21 @@ def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None
     end = time.monotonic() + command.limit_s
     seeds = verified_by_default(family)
     problem = replace(ANY_PROBLEM, dtype=dtypes_of(family, command.dtype)[0])
-    first = covering_configs(family, seeds, problem)
-    others = [seed for seed in seeds if seed not in first]
+    kernels = _kernels(command, family, device, seeds)
+    first = _kernels(command, family, device, covering_configs(family, seeds, problem))
+    others = [one for one in kernels if one not in first]
     rows: list[dict[str, Any]] = []
-    for configs, is_small in ((first, True), (others, True), (seeds, False)):
+    for chosen, is_small in ((first, True), (others, True), (kernels, False)):
         is_over = time.monotonic() > end or any(row["failed"] for row in rows)
         if not rows or not is_over:
-            every = _sets(command, family, device, configs)
+            every = _planned(command, family, device, chosen)
             sets = [_of_size(one, is_small=is_small) for one in every]
             rows += _verified_everywhere(command, family, device, sets, end)
     show(rows, command.form)
     epilogue = Epilogue.parse(command.epilogue)
     total = sum(
         count_cases(family, config, device, dtype, epilogue, command.batches)
-        for dtype in dtypes_of(family, command.dtype)
-        for config in seeds
+        for config, dtype in kernels
     ) * len(command.all_places)
     _say_left_out(command, rows, total)
 
