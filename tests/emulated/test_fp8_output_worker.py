@@ -11,7 +11,6 @@ from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Outcome, Status
-from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda import CudaTarget
 
 pytestmark = [
@@ -126,7 +125,14 @@ def test_the_baseline_makes_8_bits_of_16(target: CudaTarget) -> None:
     assert finals.baseline.verification is not None
 
 
-def test_no_call_is_told_in_one_line(target: CudaTarget) -> None:
-    plain = replace(PROBLEM, epilogue=Epilogue(), beta=0.5)
-    with pytest.raises(DeviceError, match=r"cuBLAS adds no C of e4m3: leave out beta, got 0\.5"):
-        target.prepare(plain, OPTIONS)
+def test_what_is_added_to_8_bits_is_added_behind_the_product(target: CudaTarget) -> None:
+    """cuBLAS adds nothing to a C of 8 bits."""
+    problem = replace(PROBLEM, epilogue=Epilogue(), alpha=0.5, beta=-1.5)
+    target.prepare(problem, OPTIONS)
+    formula = "fmaf(alpha, (float)acc, beta * (float)value(C[m * ldc + n]))"
+    kernel = KERNEL.replace(",\n                           unsigned short *bias, float *scale", "")
+    kernel = kernel.replace("num_arrays = 2", "num_arrays = 0")
+    kernel = kernel.replace("IF_NAN", "0x7f").replace("IF_LARGE", "0x7e")
+    finals = target.finals([candidate(problem, formula, kernel=kernel)], 2, 0)
+    assert finals.baseline.name.endswith(" + pointwise kernel")
+    assert finals.baseline.verification is not None
