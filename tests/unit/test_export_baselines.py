@@ -162,6 +162,8 @@ def test_a_short_c_of_integers_is_made_behind_their_sums(tmp_path: Path, cublas:
     run = timed(program, cublas, TIMES)
     assert baseline_of(run) == "cuBLAS GemmEx + pointwise kernel"
     assert "left out" not in run.output
+    # Nothing is rounded before the epilogue, and nothing allowed for it.
+    assert '" + pointwise kernel", queue, false};' in (tmp_path / "program.cpp").read_text()
     # Types of A, B, C and sums; alpha and beta are integers.
     assert any(re.match(r"call gemm_ex .* 1 40 40 0 7 3 3 10 72$", one) for one in run.trace)
     wrong = timed(program, cublas, TIMES, CALL_FAULT="gemm_ex last")
