@@ -191,12 +191,7 @@ def problem_of(
 
 def shape_of(problem: Problem) -> str:
     """Return the text from which `problem_of` makes the problem, but for layout, type, epilogue."""
-    parts = [problem.size_label]
-    if not problem.batch.is_one:
-        parts.append(f"batch={problem.batch}")
-    if not problem.groups.is_none:
-        parts.append(f"groups={problem.groups}")
-    return " ".join(parts)
+    return problem.products_label
 
 
 def rows_of_each(problem: Problem) -> int:

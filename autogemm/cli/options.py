@@ -77,8 +77,12 @@ class MatrixOptions:
     batch: str
     groups: str
 
-    def problem(self, size: str, layout: Layout | None = None) -> Problem:
-        """Return the problem of that size. Raises UsageError for values that are not allowed."""
+    def problem(
+        self, size: str, layout: Layout | None = None, batch: str = "", groups: str = ""
+    ) -> Problem:
+        """Return the problem of that size; what is given has priority over the options. Raises
+        UsageError for values that are not allowed.
+        """
         for name, factor in (("alpha", self.alpha), ("beta", self.beta)):
             if not math.isfinite(factor):
                 raise UsageError(f"--{name} must be a finite number, got {factor}")
@@ -88,8 +92,8 @@ class MatrixOptions:
             *(self.lda, self.ldb, self.ldc),
             *(self.alpha, self.beta),
             Epilogue.parse(self.epilogue),
-            Batch.parse(self.batch),
-            Groups.parse(self.groups),
+            Batch.parse(batch or self.batch),
+            Groups.parse(groups or self.groups),
         )
 
 

@@ -370,6 +370,13 @@ class Problem:
         return f"{self.m}x{self.n}x{self.k}"
 
     @property
+    def products_label(self) -> str:
+        """The size, and the batch or groups: ``4096 groups=8 uniform``."""
+        named = {"batch": self.batch, "groups": self.groups}
+        parts = [f"{name}={one}" for name, one in named.items() if str(one)]
+        return " ".join([self.size_label, *parts])
+
+    @property
     def label(self) -> str:
         """Size, layout and dtype, and whatever is not the default: ``4096 nn f32``."""
         parts = [self.size_label, str(self.layout), str(self.dtype)]

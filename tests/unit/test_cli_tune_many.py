@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,15 @@ from click.testing import CliRunner, Result
 
 from autogemm.cli import main
 from autogemm.cli.tune.command import MAX_PROBLEMS, ProblemsOptions
+from autogemm.model.batch import Batch
+from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
 
 
 def asked(
     sizes: tuple[str, ...] = (), preset: str | None = None, file: str | None = None
-) -> object:
+) -> tuple[Problem, ...]:
     return ProblemsOptions(
         Layout.NT, "f32", 0, 0, 0, 1.0, 0.0, "", "1", "", sizes, preset, file
     ).values
@@ -43,14 +46,51 @@ def test_problems_from_everywhere_each_once(tmp_path: Path) -> None:
     assert len(squares) == 10
 
 
+def test_a_line_may_have_a_batch_or_groups(tmp_path: Path) -> None:
+    file = tmp_path / "sizes.txt"
+    file.write_text(
+        "512 batch=64 rows_b=0\n4096x1536x2048 nt groups=128 zipf=1.1 seed=3  # experts\n"
+        "64x32x16 tn groups=4,0,12\n512\n"
+    )
+    shared = Problem.of_size("512", Layout.NT)
+    assert asked(file=str(file)) == (
+        replace(shared, batch=Batch.parse("64 rows_b=0")),
+        replace(
+            Problem.of_size("4096x1536x2048", Layout.NT),
+            groups=Groups.parse("128 zipf=1.1 seed=3"),
+        ),
+        replace(Problem.of_size("64x32x16", Layout.TN), groups=Groups.parse("4,0,12")),
+        shared,
+    )
+    # Labels without layout and type can be read again.
+    for problem in asked(file=str(file)):
+        file.write_text(problem.products_label.replace(" ", f" {problem.layout} ", 1))
+        assert asked(file=str(file))[0] == problem
+    file.write_text("256 nn batch=8\n256 nn batch=9\n1024 nn\n")
+    result = run(tmp_path, "--problems", str(file), "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["problems"]
+    assert [(one["size"], one["batch"], one["groups"]) for one in found] == [
+        ("256", "8", ""),
+        ("256", "9", ""),
+        ("1024", "", ""),
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("512 512", "a size and perhaps a layout"),
-        ("512 nn f32", "a size and perhaps a layout"),
+        ("512 512", "line 1: a size, perhaps a layout, and perhaps a batch or groups"),
+        ("512 nn f32", "line 1: a size, perhaps a layout"),
+        ("512 nt x groups=8", "line 1: a size, perhaps a layout"),
+        ("groups=8", "line 1: a size, perhaps a layout"),
+        ("512 nt groups=", "line 1: groups= needs a value, as in groups=8"),
+        ("512 nt groups=8 evenly", "line 1: "),
+        ("512 nt batch=0", "line 1: "),
+        ("512 tt groups=8", "line 1: groups are rows of A"),
         ("0", "line 1: M must be from 1"),
         ("4096y12", "line 1: a size is one positive integer"),
-        ("x" * 100_000, "line 1: a size and perhaps a layout"),
+        ("x" * 100_000, "line 1: a size, perhaps a layout"),
         ("[bold]512[/bold]", "line 1: a size is"),
     ],
 )

@@ -68,14 +68,29 @@ class ProblemsOptions(MatrixOptions):
         return self._named(text), {}
 
     def _named(self, lines: str | None) -> tuple[Problem, ...]:
-        named = [(size, self.layout) for size in self.sizes]
+        sizes = list(self.sizes)
         if self.preset:
-            named += [("x".join(map(str, size)), self.layout) for size in preset(self.preset)]
+            sizes += ["x".join(map(str, size)) for size in preset(self.preset)]
+        named = [self.problem(size) for size in sizes]
         if lines is not None:
-            named += _lines(f"--problems {self.problems_file}", lines, self.layout)
-        if not named:
-            named = [(DEFAULT_SIZE, self.layout)]
-        return tuple(dict.fromkeys(self.problem(size, layout) for size, layout in named))
+            named += self._of_lines(f"--problems {self.problems_file}", lines)
+        return tuple(dict.fromkeys(named or [self.problem(DEFAULT_SIZE)]))
+
+    def _of_lines(self, place: str, text: str) -> list[Problem]:
+        """Return the problem of each line; text after ``#`` is a comment."""
+        lines = text.splitlines()
+        if len(lines) > MAX_PROBLEMS:
+            raise UsageError(f"{place}: more than {MAX_PROBLEMS} lines")
+        found = []
+        for number, line in enumerate(lines, 1):
+            if line.partition("#")[0].split():
+                try:
+                    found.append(self.problem(*_words(line)))
+                except UsageError as error:
+                    raise UsageError(f"{place}, line {number}: {error}") from error
+        if not found:
+            raise UsageError(f"{place}: contains no problem: write one size per line")
+        return found
 
     def resized(self, size: str) -> Problem:
         """Return the problem of another size, with the same matrix options."""
@@ -102,8 +117,9 @@ problems_options = grouped(
         "--problems",
         "problems_file",
         metavar="FILE",
-        help="A file with one problem per line: a size, and a layout if it differs: "
-        "4096x256x1024 nt; or a file of `autogemm record`, the longest time first.",
+        help="A file with one problem per line: a size, a layout and a batch or groups if they "
+        "differ: 4096x256x1024 nt groups=8 zipf=1.1; or a file of `autogemm record`, the longest "
+        "time first.",
     ),
     *MATRIX_OPTIONS,
 )
@@ -122,30 +138,22 @@ def _text(place: str) -> str:
         raise UsageError(f"--problems {place}: cannot be read: {_why(error)}") from error
 
 
-def _lines(place: str, text: str, layout: Layout) -> list[tuple[str, Layout]]:
-    """Return size and layout of each line; text after ``#`` is a comment."""
-    lines = text.splitlines()
-    if len(lines) > MAX_PROBLEMS:
-        raise UsageError(f"{place}: more than {MAX_PROBLEMS} lines")
-    found = []
-    for number, line in enumerate(lines, 1):
-        words = line.partition("#")[0].split()
-        if not words:
-            continue
-        is_problem = len(line) <= MAX_LINE and len(words) <= 2
-        if not is_problem or words[1:] not in ([], *([one.value] for one in Layout)):
-            raise UsageError(
-                f"{place}, line {number}: a size and perhaps a layout "
-                f"(4096x256x1024 nt), got {line.strip()[:MAX_LINE]!r}"
-            )
-        try:
-            Problem.of_size(words[0])
-        except UsageError as error:
-            raise UsageError(f"{place}, line {number}: {error}") from error
-        found.append((words[0], Layout(words[1]) if words[1:] else layout))
-    if not found:
-        raise UsageError(f"{place}: contains no problem: write one size per line")
-    return found
+def _words(line: str) -> tuple[str, Layout | None, str, str]:
+    """Return size, layout, batch and groups of a line; the last three may be left out."""
+    words = line.partition("#")[0].split()
+    starts = (place for place, word in enumerate(words) if word.startswith(("batch=", "groups=")))
+    end = next(starts, len(words))
+    is_problem = len(line) <= MAX_LINE and 1 <= end <= 2
+    if not is_problem or words[1:end] not in ([], *([one.value] for one in Layout)):
+        raise UsageError(
+            "a size, perhaps a layout, and perhaps a batch or groups (4096x256x1024 nt, "
+            f"512 nn batch=64, 4096 nt groups=8 zipf=1.1), got {line.strip()[:MAX_LINE]!r}"
+        )
+    layout = Layout(words[1]) if words[1:end] else None
+    kind, _, text = " ".join(words[end:]).partition("=")
+    if kind and not text:
+        raise UsageError(f"{kind}= needs a value, as in {kind}=8")
+    return words[0], layout, text if kind == "batch" else "", text if kind == "groups" else ""
 
 
 SECTIONS = {

@@ -27,7 +27,18 @@ COLUMNS = (
 SHORT = ("size", "layout", HEADS["time_us"], HEADS["tflops"], HEADS["ratio"], "family")
 # Named as in the JSON.
 CSV_COLUMNS = (
-    *("gpu", "provenance", "size", "layout", "dtype", "run_id", "num_trials", "num_wrong"),
+    *(
+        "gpu",
+        "provenance",
+        "size",
+        "layout",
+        "dtype",
+        "batch",
+        "groups",
+        "run_id",
+        "num_trials",
+        "num_wrong",
+    ),
     *("known", "family"),
     *("config", *SPEED, *RATIO, "ratio_of_medians", "against_baseline", "confidence", "error"),
     *("energy_mj", "baseline", "baseline_us", "baseline_error", "baseline_energy_mj"),
@@ -35,6 +46,7 @@ CSV_COLUMNS = (
 )
 _SWEPT: Paths = {
     **under("problem", {"size": "size_label", "layout": "layout", "dtype": "dtype.label"}),
+    **under("problem", ("batch", "groups")),
     **under("", ("run_id", "num_trials", "num_wrong", "seconds", "reason")),
     "known": "is_known",
     "confidence": "finals.confidence",
@@ -127,7 +139,7 @@ def sweep_as_csv(sweep: Sweep, device_name: str, provenance: Provenance) -> str:
 def _row(swept: Swept, finals: Finals, winner: FinalsEntry) -> dict[str, Any]:
     problem = swept.problem
     return {
-        "size": problem.size_label,
+        "size": problem.products_label,
         "layout": str(problem.layout),
         "dtype": str(problem.dtype),
         HEADS["time_us"]: winner.time_us,
