@@ -217,12 +217,17 @@ class Problem:
 
     @property
     def multiplied(self) -> DType:
-        """The types of the product that cuBLAS is asked for; scales of blocks are its own."""
-        if self.epilogue.scales:
-            return self.dtype.of_sums
+        """The types of the product that cuBLAS is asked for."""
         # Where it makes a C of 8 bits itself, there are no sums apart.
         has_sums = self.needs_pass or self.dtype.of_sums is self.dtype
         return self.dtype.multiplied if has_sums else self.dtype
+
+    @property
+    def converts(self) -> bool:
+        """Whether cuBLAS is given operands of another type, and converted ones take the scales of
+        blocks with them.
+        """
+        return self.multiplied.ab is not self.dtype.ab
 
     @property
     def spelled_out(self) -> "Problem":

@@ -11,6 +11,7 @@ from autogemm.cli import main
 from autogemm.targets.cuda import CudaTarget
 
 pytestmark = pytest.mark.gpu
+BLOCKS = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
 SCALED = "acc * sa[m] * sb[n]; sa: f32; sb: f32"
 
 
@@ -23,6 +24,8 @@ SCALED = "acc * sa[m] * sb[n]; sa: f32; sb: f32"
         ("e5m2-e5m2", (), "conversion to bf16 + cuBLAS"),
         ("e5m2", ("--groups", "4 zipf=1.1 seed=1"), "conversion to bf16 + cuBLAS"),
         ("e5m2", ("--epilogue", "relu(acc + bias[n])"), "conversion to bf16 + cuBLAS"),
+        ("e5m2", ("--epilogue", BLOCKS), "conversion to bf16 + cuBLAS"),
+        ("e5m2-e5m2", ("--epilogue", f"relu({BLOCKS})"), "conversion to bf16 + cuBLAS"),
         ("e4m3-e4m3", ("--beta", "0.5"), "pointwise kernel"),
         ("bf16-e4m3", (), "pointwise kernel"),
         ("i8-bf16", ("--alpha", "0.001"), "pointwise kernel"),

@@ -86,6 +86,31 @@ def test_they_are_right_and_say_what_they_do(helpers: Any, problem: Problem, nam
     assert prepared.check(call).complaint == ""
 
 
+BLOCKS = "sa[k / 128, m] * sb[n / 128, k / 128]"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "epilogue", "name"),
+    [
+        (DType.E5M2, f"acc * {BLOCKS}", WIDE),
+        (DType.E5M2_F16, f"acc * {BLOCKS}", "conversion to f16 + cuBLAS GemmEx"),
+        (DType.E5M2_F32, f"acc * {BLOCKS}", WIDE),
+        (DType.E5M2, f"relu(acc * {BLOCKS} + bias[n])", WIDE + PASS),
+        (DType.E5M2_E5M2, f"acc * {BLOCKS}", WIDE + PASS),
+    ],
+    ids=str,
+)
+# Rows of whole pieces of 16 elements, and others; blocks that are cut off.
+@pytest.mark.parametrize("k", [272, 300])
+def test_two_e5m2_are_multiplied_by_the_scales_of_their_blocks(
+    helpers: Any, dtype: DType, epilogue: str, name: str, k: int
+) -> None:
+    problem = Problem(13, 200, k, Layout.NT, dtype, epilogue=Epilogue(epilogue))
+    prepared, calls = calls_of(helpers, problem)
+    assert [one.name for one in calls] == [name]
+    assert prepared.check(calls[0]).complaint == ""
+
+
 @pytest.mark.parametrize(("k", "apart"), [(1024, 8), (768, 8), (1152, 12), (640, 8)])
 def test_scales_of_blocks_are_as_far_apart_as_cublaslt_takes_them(
     helpers: Any, k: int, apart: int

@@ -74,7 +74,12 @@ extern "C" __global__ void gemm_kernel({{ signature.in_kernel("AB_TYPE", "C_TYPE
             for (int n = 0; n < N; ++n) {
                 float sum = 0.0f;
                 for (int k = 0; k < K; ++k) {
-                    sum += element<float>(A[m * lda + k]) * element<float>(from_b[n * ldb + k]);
+                    float b = element<float>(from_b[n * ldb + k]);
+                    {% if fused and fused.scales %}
+                    b *= {{ fused.scales[0].argument }}[k / 128 * M + m];
+                    b *= {{ fused.scales[1].argument }}[n / 128 * ((K + 127) / 128) + k / 128];
+                    {% endif %}
+                    sum += element<float>(A[m * lda + k]) * b;
                 }
                 C_TYPE& c = C[m * ldc + n];
                 {% if fused %}
@@ -89,6 +94,7 @@ extern "C" __global__ void gemm_kernel({{ signature.in_kernel("AB_TYPE", "C_TYPE
 """
 PROBLEM = Problem(9, 7, 40, Layout.NT, DType.E4M3)
 GROUPS = Groups.parse("0,7,12,0,11")
+WIDE = "conversion to bf16 + cuBLAS GemmEx"
 TIMES = "kernel 300\ngemm_ex 310\nlt1 400\nlt3 410\n"
 
 
@@ -145,14 +151,37 @@ def test_two_e5m2_are_converted(tmp_path: Path, cublas: Path, dtype: DType) -> N
     """cuBLAS multiplies no two matrices of them."""
     program = program_of(replace(PROBLEM, dtype=dtype), tmp_path)
     run = timed(program, cublas, TIMES)
-    assert baseline_of(run) == "conversion to bf16 + cuBLAS GemmEx"
+    assert baseline_of(run) == WIDE
     assert "left out" not in run.output
     of_c = 14 if dtype is DType.E5M2 else 0
     assert any(
         one.startswith("call gemm_ex") and one.endswith(f" 14 14 {of_c} 68") for one in run.trace
     )
     wrong = timed(program, cublas, TIMES, CALL_FAULT="gemm_ex last")
-    assert "left out conversion to bf16 + cuBLAS GemmEx, which is wrong here" in wrong.output
+    assert f"left out {WIDE}, which is wrong here" in wrong.output
+
+
+BLOCKS = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
+
+
+@pytest.mark.parametrize(
+    ("problem", "name"),
+    [
+        (Problem(9, 200, 272, Layout.NT, DType.E5M2), WIDE),
+        (Problem(9, 200, 300, Layout.NT, DType.E5M2), WIDE),
+        (Problem(9, 200, 300, Layout.NT, DType.E5M2_E5M2), WIDE + " + pointwise kernel"),
+    ],
+    ids=lambda value: value.label if isinstance(value, Problem) else "",
+)
+def test_converted_e5m2_have_the_scales_of_blocks(
+    tmp_path: Path, cublas: Path, problem: Problem, name: str
+) -> None:
+    problem = problem.with_epilogue(Epilogue(BLOCKS))
+    run = timed(program_of(problem, tmp_path), cublas, TIMES)
+    assert baseline_of(run) == name
+    assert "left out" not in run.output
+    # The plain product, of which cuBLASLt has no scales.
+    assert "SCALE_MODE_A" not in (tmp_path / "program.cpp").read_text()
 
 
 def test_a_short_c_of_integers_is_made_behind_their_sums(tmp_path: Path, cublas: Path) -> None:

@@ -247,18 +247,22 @@ extern "C" __global__ void scale_elements(void* data, int type, int64 rows, int6
 }
 
 // E5M2 is the upper half of FP16, and all its numbers are numbers of BF16.
+__device__ float float_from_e5m2(unsigned bits) {
+#ifdef __CUDA_ARCH__
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<unsigned short>(bits << 8)));
+    return value;
+#else
+    constexpr int E5M2 = 1 << 16 | 5 << 8 | 2;
+    return float_from_bits(bits, E5M2);
+#endif
+}
+
 __device__ unsigned short short_from_e5m2(unsigned bits, int is_bf16) {
     if (!is_bf16) {
         return static_cast<unsigned short>(bits << 8);
     }
-#ifdef __CUDA_ARCH__
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<unsigned short>(bits << 8)));
-    return static_cast<unsigned short>(__float_as_uint(value) >> 16);
-#else
-    constexpr int E5M2 = 1 << 16 | 5 << 8 | 2;
-    return static_cast<unsigned short>(__float_as_uint(float_from_bits(bits, E5M2)) >> 16);
-#endif
+    return static_cast<unsigned short>(__float_as_uint(float_from_e5m2(bits)) >> 16);
 }
 
 struct alignas(16) Sixteen {
@@ -283,6 +287,46 @@ extern "C" __global__ void widen_e5m2(const unsigned char* from, unsigned short*
     }
     for (int64 i = count / 16 * 16 + first_index(); i < count; i += stride()) {
         to[i] = short_from_e5m2(from[i], is_bf16);
+    }
+}
+
+// The nearest number of FP16 or BF16.
+__device__ unsigned short short_from_float(float value, int is_bf16) {
+    constexpr int F16 = 2 << 16 | 5 << 8 | 10;
+    constexpr int BF16 = 2 << 16 | 8 << 8 | 7;
+    return static_cast<unsigned short>(is_bf16 ? bits_from_float(value, BF16)
+                                               : bits_from_float(value, F16));
+}
+
+// E5M2 times the scales of its blocks, each of `block_rows` rows and 128 columns, rounded to FP16 or
+// BF16. The scale of the block below lies `row_step` further on, that of the block on the right
+// `col_step`.
+extern "C" __global__ void widen_scaled_e5m2(const unsigned char* from, unsigned short* to,
+                                             int64 rows, int64 cols, int64 ld, const float* scales,
+                                             int64 block_rows, int64 row_step, int64 col_step,
+                                             int is_bf16) {
+    // A thread has 16 elements of a row, all of one block.
+    const int64 pieces = (cols + 15) / 16;
+    for (int64 i = first_index(); i < rows * pieces; i += stride()) {
+        const int64 row = i / pieces;
+        const int64 col = i % pieces * 16;
+        const float scale = scales[row / block_rows * row_step + col / 128 * col_step];
+        const unsigned char* const read = from + row * ld + col;
+        unsigned short* const written = to + row * ld + col;
+        if (ld % 16 == 0 && col + 16 <= cols) {
+            const Sixteen all = *reinterpret_cast<const Sixteen*>(read);
+            SixteenShort scaled;
+            #pragma unroll
+            for (int e = 0; e < 16; ++e) {
+                scaled.elements[e] =
+                    short_from_float(float_from_e5m2(all.elements[e]) * scale, is_bf16);
+            }
+            *reinterpret_cast<SixteenShort*>(written) = scaled;
+        } else {
+            for (int64 e = 0; e < 16 && col + e < cols; ++e) {
+                written[e] = short_from_float(float_from_e5m2(read[e]) * scale, is_bf16);
+            }
+        }
     }
 }
 

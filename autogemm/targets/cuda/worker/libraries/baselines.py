@@ -32,7 +32,7 @@ from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
 from autogemm.targets.cuda.worker.libraries.fused import Step, behind, fused
 from autogemm.targets.cuda.worker.libraries.grouped import grouped
 from autogemm.targets.cuda.worker.libraries.looped import looped
-from autogemm.targets.cuda.worker.libraries.widened import widened
+from autogemm.targets.cuda.worker.libraries.widened import Widen, widened
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import (
     UNSURE_LAUNCH_US,
@@ -79,7 +79,7 @@ class Baseline:
     problem: Problem
     c_address: int
     step: Step | None = None
-    widened: Callable[[Gemm], Gemm] | None = None
+    widened: Widen | None = None
 
     @property
     def rounds_sums(self) -> bool:
@@ -112,7 +112,7 @@ class Baseline:
             divides_k=problem.divides_k,
         )
         if self.widened is not None:
-            gemm = self.widened(gemm)
+            gemm = self.widened(gemm, inputs)
         if self.step is not None:
             self.step.queue(self.call, gemm, inputs)
         else:
@@ -172,8 +172,11 @@ def fastest_of(prepared: PreparedProblem, contestants: Sequence[Contestant]) -> 
 
 
 def called_for(problem: Problem) -> Problem:
-    """The product that cuBLAS is asked for, of types that it has; scales of blocks are its own."""
-    if problem.epilogue.scales or not problem.needs_pass:
+    """The product that cuBLAS is asked for, of types that it has. Scales of blocks are its own, but
+    where operands are converted, which are multiplied by them then.
+    """
+    has_own_scales = bool(problem.epilogue.scales) and not problem.converts
+    if has_own_scales or not problem.needs_pass:
         return replace(problem, dtype=problem.multiplied)
     # Between rows of one C is what is between C's.
     is_gated = problem.epilogue.num_columns > 1
@@ -189,9 +192,9 @@ class _Library:
         self._called = called_for(prepared.problem)
         self.left_out: list[Call] = []
         self._behind = self._step()
-        self._widened: Callable[[Gemm], Gemm] | None = None
-        if self._called.dtype.ab is not prepared.problem.dtype.ab:
-            self._widened = widened(prepared.gpu, prepared.reals, self._called.dtype.ab)
+        self._widened: Widen | None = None
+        if prepared.problem.converts:
+            self._widened = widened(prepared.gpu, prepared.problem, prepared.reals)
         self._lt: CublasLt | None = None
         try:
             self._lt = CublasLt(prepared.gpu)

@@ -36,21 +36,24 @@ class Step:
 
 
 def behind(problem: Problem, helpers: Helpers, gpu: Gpu, input_sets: Sequence[InputSet]) -> Step:
-    """The step behind the product: none where it has all scales and the epilogue has no more.
+    """The step behind the product, no kernel where that has all scales and the epilogue no more.
 
     ``input_sets`` are all inputs that it will be queued with.
     """
     if not problem.epilogue.scales:
         return pointwise(problem, helpers, gpu)
     of_a, of_b = (EPILOGUE_PREFIX + one.name for one in problem.epilogue.scales)
-    padded = {inputs: _padded(gpu, inputs.extras[of_b]) for inputs in input_sets}
+    # Converted operands have the scales.
+    own_sets = () if problem.converts else input_sets
+    padded = {inputs: _padded(gpu, inputs.extras[of_b]) for inputs in own_sets}
     rest = None
     if not problem.epilogue.is_scaled_product or problem.dtype.c.saturates:
         rest = pointwise(problem, helpers, gpu)
 
     def queue(call: Callable[[Gemm], None], gemm: Gemm, inputs: InputSet) -> None:
-        places = inputs.extras
-        gemm = replace(gemm, scale_a=places[of_a].address, scale_b=padded[inputs].address)
+        if inputs in padded:
+            of_blocks = (inputs.extras[of_a].address, padded[inputs].address)
+            gemm = replace(gemm, scale_a=of_blocks[0], scale_b=of_blocks[1])
         if rest is None:
             call(replace(gemm, alpha=1.0, beta=0.0))
         else:

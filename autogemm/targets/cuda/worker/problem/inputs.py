@@ -338,7 +338,7 @@ def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
     fixed = (
         2 * operands + result + 8 * tiles + references * m * n * problem.num_products + SPARE_BYTES
     )
-    if problem.dtype.multiplied.ab is not problem.dtype.ab:
+    if problem.converts:
         # Operands of 16 bits, which the baseline makes first.
         fixed += 2 * operands
     return fixed + more_sets * more
