@@ -46,7 +46,8 @@ from autogemm.targets.cuda.worker.gpu.cublas_lt import CublasLt
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 from autogemm.targets.cuda.worker.interleave import INTERLEAVED_SAMPLE_US, Series, interleave
 from autogemm.targets.cuda.worker.libraries import near_calls
-from autogemm.targets.cuda.worker.libraries.baselines import Baseline, fastest_of
+from autogemm.targets.cuda.worker.libraries.baselines import fastest_of
+from autogemm.targets.cuda.worker.libraries.cublas_calls import Baseline
 from autogemm.targets.cuda.worker.problem.prepared import Contestant, PreparedProblem
 
 DEPTHS = (1024, 4096, 16384, 65536)

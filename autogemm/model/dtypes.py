@@ -279,6 +279,13 @@ class DType(Enum):
         return self.ab is Element.F32
 
     @property
+    def adds_in_few_bits(self) -> bool:
+        """Whether tensor cores add products in fewer bits than FP32 has, so that cuBLASLt has two
+        ways: theirs, and one that promotes sums.
+        """
+        return self.ab.accum_fraction_bits < Element.F32.accum_fraction_bits
+
+    @property
     def has_exact_sums(self) -> bool:
         """Whether C is the sums of integers as they are: no rounding, and no scaling."""
         return self.c.is_integer

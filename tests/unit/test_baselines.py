@@ -22,10 +22,10 @@ from autogemm.targets.cuda.worker.libraries.baselines import (
     MOST_NEAR,
     NEAR_ROUNDS,
     ROUNDS,
-    Baseline,
     Selection,
     fastest_near,
 )
+from autogemm.targets.cuda.worker.libraries.cublas_calls import Baseline
 from autogemm.targets.cuda.worker.problem.prepared import LibraryCalls
 
 
@@ -234,8 +234,8 @@ def test_known_calls_are_found_again_by_name(monkeypatch: pytest.MonkeyPatch) ->
     gpu = Gpu({"a": (1.0, 1.0), "b": (1.0, 1.0), "c": (1.0, 1.0)})
     prepared: Any = gpu
     prepared.problem = Problem(8, 8, 8)
-    library = SimpleNamespace(calls=lambda: named("a", "b", "c"), left_out=[])
-    monkeypatch.setattr(baselines, "_Library", lambda prepared, cublas: library)
+    library = SimpleNamespace(all=lambda: named("a", "b", "c"), left_out=[])
+    monkeypatch.setattr(baselines, "CublasCalls", lambda prepared, cublas: library)
     left_out = (Call("a", Status.TOO_SLOW, "twice"),)
     known = KnownCalls(prepared.problem, ("c", "b"), left_out)
     cublas: Any = None
@@ -260,7 +260,7 @@ def test_a_problem_without_a_call_is_told_from_one_with_wrong_calls(
         ([rejected], "cuBLAS has no call for 8 nn e4m3: failed with cuBLAS status 15"),
         ([rejected, wrong], "cuBLAS gives a wrong result here: 1 of 64 elements"),
     ):
-        library = SimpleNamespace(calls=list, proposals=lambda *_: [], left_out=left_out)
-        monkeypatch.setattr(baselines, "_Library", lambda prepared, cublas, one=library: one)
+        library = SimpleNamespace(all=list, proposals=lambda *_: [], left_out=left_out)
+        monkeypatch.setattr(baselines, "CublasCalls", lambda prepared, cublas, one=library: one)
         with pytest.raises(DeviceError, match=message):
             baselines.near_calls(None, prepared, cublas)

@@ -14,8 +14,8 @@ from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Fill
 from autogemm.targets.cuda.worker.gpu import cublas
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas
-from autogemm.targets.cuda.worker.libraries import baselines, fused
-from autogemm.targets.cuda.worker.libraries.baselines import Baseline
+from autogemm.targets.cuda.worker.libraries import fused
+from autogemm.targets.cuda.worker.libraries.cublas_calls import Baseline, CublasCalls
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
@@ -45,9 +45,9 @@ def problem_of(dtype: DType, epilogue: str = "", **more: Any) -> Problem:
 
 def calls_of(helpers: Any, problem: Problem) -> tuple[PreparedProblem, list[Baseline]]:
     prepared = prepared_problem(SimulatedGpu(helpers), problem)
-    library = baselines._Library(prepared, Cublas(prepared.gpu))
+    library = CublasCalls(prepared, Cublas(prepared.gpu))
     assert "libcublasLt" in library.left_out[0].reason
-    return prepared, library.calls()
+    return prepared, library.all()
 
 
 SCALED = "acc * sa[m] * sb[n]; sa: f32; sb: f32"

@@ -451,7 +451,7 @@ def _types(problem: Problem) -> dict[str, object]:
         "rounds_sums": c.size_bytes < Element.F32.size_bytes and not called.c.is_integer,
         "dtype_wide": called.ab.label,
         "type_wide": called.ab.host_type if called.ab is not ab else "",
-        "has_few_bits": _adds_in_few_bits(called) and not problem.epilogue.scales,
+        "has_few_bits": called.adds_in_few_bits and not problem.epilogue.scales,
         "accum_fraction_bits": ab.accum_fraction_bits,
         "products_per_step": ab.products_per_step,
         "cublas_types": (
@@ -461,13 +461,6 @@ def _types(problem: Problem) -> dict[str, object]:
         "cublas_type_c": c.cuda_data_type,
         "cublas_type_added": dtype.of_arrays.cuda_data_type,
     }
-
-
-def _adds_in_few_bits(dtype: DType) -> bool:
-    """Whether cuBLASLt has two ways to add up products of that type: in FP32, and as fast as tensor
-    cores do it.
-    """
-    return dtype.ab.accum_fraction_bits < Element.F32.accum_fraction_bits
 
 
 def _promise(family: Family, config: Config, problem: Problem) -> dict[str, object] | None:
