@@ -1,6 +1,8 @@
 """Baselines of types that cuBLAS does not multiply, or of which it makes no C."""
 
 import shutil
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,13 @@ from simulated_gpu import CublasLibrary, SimulatedGpu, compiled_helpers, memory,
 
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.fusion import Fusion
 from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Fill
 from autogemm.targets.cuda.worker.gpu import cublas
-from autogemm.targets.cuda.worker.gpu.cublas import Cublas
-from autogemm.targets.cuda.worker.libraries import fused
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
+from autogemm.targets.cuda.worker.libraries import cublas_calls, fused
 from autogemm.targets.cuda.worker.libraries.cublas_calls import Baseline, CublasCalls
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
@@ -43,11 +46,37 @@ def problem_of(dtype: DType, epilogue: str = "", **more: Any) -> Problem:
     return problem.with_epilogue(Epilogue(epilogue)) if epilogue else problem
 
 
+class LtOfOne:
+    """cuBLASLt that proposes GemmEx for all that has no epilogue."""
+
+    def __init__(self, gpu: Any) -> None:
+        self._cublas = Cublas(gpu)
+
+    def algorithms(
+        self, problem: Problem, most: int, reduction: int, fusion: Fusion | None, *, adds_fast: bool
+    ) -> list[Callable[[Gemm], None]]:
+        assert problem.dtype.has_gemm_ex and not adds_fast and not problem.epilogue.scales
+        return [] if fusion else [partial(self._cublas.gemm_ex, dtype=problem.dtype)]
+
+
+@pytest.fixture(autouse=True)
+def lt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cublas_calls, "CublasLt", LtOfOne)
+
+
 def calls_of(helpers: Any, problem: Problem) -> tuple[PreparedProblem, list[Baseline]]:
     prepared = prepared_problem(SimulatedGpu(helpers), problem)
     library = CublasCalls(prepared, Cublas(prepared.gpu))
-    assert "libcublasLt" in library.left_out[0].reason
+    assert not library.left_out
     return prepared, library.all()
+
+
+def check_both(prepared: PreparedProblem, calls: list[Baseline], name: str) -> None:
+    """GemmEx and the proposal: right, and named so."""
+    asked = [one for one in calls if "GroupedBatched" not in one.name]
+    proposal = name.replace("cuBLAS GemmEx", "cuBLASLt proposal 1")
+    assert [one.name for one in asked] == [name, proposal]
+    assert [prepared.check(one).complaint for one in asked] == ["", ""]
 
 
 SCALED = "acc * sa[m] * sb[n]; sa: f32; sb: f32"
@@ -80,10 +109,7 @@ PASS = " + pointwise kernel"
     ids=lambda value: value.label if isinstance(value, Problem) else "",
 )
 def test_they_are_right_and_say_what_they_do(helpers: Any, problem: Problem, name: str) -> None:
-    prepared, calls = calls_of(helpers, problem)
-    assert [one.name for one in calls if "GroupedBatched" not in one.name] == [name]
-    call = next(one for one in calls if one.name == name)
-    assert prepared.check(call).complaint == ""
+    check_both(*calls_of(helpers, problem), name)
 
 
 BLOCKS = "sa[k / 128, m] * sb[n / 128, k / 128]"
@@ -106,9 +132,7 @@ def test_two_e5m2_are_multiplied_by_the_scales_of_their_blocks(
     helpers: Any, dtype: DType, epilogue: str, name: str, k: int
 ) -> None:
     problem = Problem(13, 200, k, Layout.NT, dtype, epilogue=Epilogue(epilogue))
-    prepared, calls = calls_of(helpers, problem)
-    assert [one.name for one in calls] == [name]
-    assert prepared.check(calls[0]).complaint == ""
+    check_both(*calls_of(helpers, problem), name)
 
 
 @pytest.mark.parametrize(("k", "apart"), [(1024, 8), (768, 8), (1152, 12), (640, 8)])

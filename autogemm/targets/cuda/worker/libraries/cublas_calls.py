@@ -239,10 +239,12 @@ class CublasCalls:
             return []
         address = self._prepared_problem.result.address
         fusion = fusion_of(problem.epilogue, problem.dtype)
+        if fusion is None:
+            return []
         asked = problem
         if self._widened is not None:
             asked = replace(problem, dtype=self._called.dtype)
-        if fusion is None or asked.dtype.c is not problem.dtype.c:
+        if asked.dtype.c is not problem.dtype.c:
             return []
         try:
             proposed = self._proposed(asked, MOST_PROPOSALS, ANY_REDUCTION, fusion)
