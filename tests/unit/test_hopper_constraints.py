@@ -6,6 +6,7 @@ from autogemm.catalogue.gpus import find_device
 from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, build_space, expected_time, load_family
 
@@ -99,6 +100,27 @@ def test_what_is_packed_is_what_must_be(
     assert {config["STORE_C"] for config in configs} == stored
     for config in configs:
         assert problem.n % 8 == 0 or config["STORE_C"] == "threads" or config["SPLIT_K"] != 1
+
+
+BLOCKS = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
+GATED = "silu(acc[n]) * acc[n + N]"
+
+
+@pytest.mark.parametrize("size", [(64, 64, 64), (16, 512, 512), (256, 256, 256), (512, 384, 640)])
+@pytest.mark.parametrize(
+    ("dtype", "epilogue"),
+    [
+        *((dtype, "") for dtype in DType if dtype.ab.size_bytes < 4),
+        *((dtype, BLOCKS) for dtype in (DType.E4M3, DType.E5M2_F32, DType.E4M3_E4M3)),
+        *((dtype, GATED) for dtype in (DType.BF16, DType.E4M3, DType.E4M3_E4M3, DType.BF16_E4M3)),
+    ],
+    ids=str,
+)
+def test_a_small_problem_has_configs_to_try(
+    size: tuple[int, int, int], dtype: DType, epilogue: str
+) -> None:
+    problem = Problem(*size, Layout.NT, dtype, epilogue=Epilogue(epilogue))
+    assert len(build_space(load_family("gemm_wgmma"), problem, find_device("h200"))) >= 100
 
 
 def test_tiles_that_fill_the_waves_are_expected_to_be_faster() -> None:
