@@ -120,22 +120,27 @@ def sample_configs(  # noqa: PLR0913, PLR0917  # what a space is of, and what of
     seed: int,
     fix: dict[str, tuple[Value, ...]] | None = None,
     dtype: DType = DType.F32,
+    epilogue: Epilogue = PLAIN_GEMM,
 ) -> list[Config]:
     """``count`` different legal configs at random, fewer where there are not as many.
 
     Raises EmptySpaceError when there is none.
     """
-    space = _roomy_space(family, device, fix, dtype)
+    space = _roomy_space(family, device, fix, dtype, epilogue)
     chosen = np.random.default_rng(seed).permutation(len(space))[:count]
     return [space.config(int(index)) for index in chosen]
 
 
 def _roomy_space(
-    family: Family, device: Device, fix: dict[str, tuple[Value, ...]] | None, dtype: DType
+    family: Family,
+    device: Device,
+    fix: dict[str, tuple[Value, ...]] | None,
+    dtype: DType,
+    epilogue: Epilogue,
 ) -> Space:
     # Elements of 8 bits are multiplied in the layout nt alone.
     first, *others = (
-        replace(problem, dtype=dtype, layout=layout)
+        replace(problem, dtype=dtype, layout=layout).with_epilogue(epilogue)
         for layout in (Layout.NN, Layout.NT)
         for problem in ROOMY_PROBLEMS
     )

@@ -246,14 +246,16 @@ def _kernels(
 ) -> list[tuple[Config, DType]]:
     """Return the configs that the command is about, with each element type."""
     narrowed = parse_fix(family, command.fix)
+    epilogue = Epilogue.parse(command.epilogue)
+
+    def configs_of(dtype: DType) -> Sequence[Config]:
+        if command.sample is None:
+            return changed(seeds, narrowed)
+        sampled = (command.sample, command.seed, narrowed)
+        return sample_configs(family, device, *sampled, dtype, epilogue)
+
     return [
-        (config, each)
-        for each in dtypes_of(family, command.dtype)
-        for config in (
-            changed(seeds, narrowed)
-            if command.sample is None
-            else sample_configs(family, device, command.sample, command.seed, narrowed, each)
-        )
+        (config, each) for each in dtypes_of(family, command.dtype) for config in configs_of(each)
     ]
 
 
