@@ -6,6 +6,7 @@ that of a relational join with its selections pushed down.
 """
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.space.expressions.evaluation import Mask, Operand
-from autogemm.space.family import Family, device_values, problem_values
+from autogemm.space.family import Constraint, Family, device_values, problem_values
 from autogemm.space.legal import Keys, Radix, Space
 from autogemm.space.narrowing import narrowed
 from autogemm.support.errors import EmptySpaceError, FamilyError, UsageError
@@ -32,6 +33,8 @@ MAX_LEGAL = 200_000_000
 MAX_VISITED = 4_000_000_000
 # Keys are int64.
 MAX_RAW = 2**62
+# Looking for the one rule that is in the way of all configs takes no longer.
+MOST_BLAME_S = 2.0
 # How far from a config legal ones are looked for, before the whole space is built.
 STEPS = (2, 8)
 MAX_NEAR = 2**50
@@ -58,13 +61,33 @@ def build_space(
     removed = tuple(zip(family.rules, join.removed, strict=True))
     if not len(keys):
         constraint, count = max(removed, key=lambda pair: pair[1])
+        broken = f"of {radix.count} configs {count} break '{constraint}'"
+        alone = _alone_in_the_way(family, problem, device, radix, join.removed)
+        if alone is not None:
+            broken = f"those that keep all other rules break '{alone}'"
         raise EmptySpaceError(
-            f"no config of {family.name} is legal for {problem.label} on {device.name}: of "
-            f"{radix.count} configs {count} break '{constraint}'; fix fewer values or choose "
-            "another family, size or GPU"
+            f"no config of {family.name} is legal for {problem.label} on {device.name}: {broken}; "
+            "fix fewer values or choose another family, size or GPU"
         )
     chosen = {p.name: p.values for p in radix.parameters if p.name in fix}
     return Space(family, problem, device, chosen, removed, radix, keys)
+
+
+def _alone_in_the_way(
+    family: Family, problem: Problem, device: Device, radix: Radix, removed: Sequence[int]
+) -> Constraint | None:
+    """The rule without which some config would be legal; None where there is none, or where it is
+    not found in a moment. Rules that a search alone keeps come first.
+    """
+    begin = time.monotonic()
+    for number in reversed(range(len(family.rules))):
+        if time.monotonic() - begin > MOST_BLAME_S:
+            break
+        if removed[number]:
+            with suppress(FamilyError, UsageError):
+                if _Join(family, problem, device, radix, without=number).has_keys():
+                    return family.rules[number]
+    return None
 
 
 def nearest_config(
@@ -135,9 +158,17 @@ class _Step:
 
 
 class _Join:
-    def __init__(self, family: Family, problem: Problem, device: Device, radix: Radix) -> None:
+    def __init__(
+        self,
+        family: Family,
+        problem: Problem,
+        device: Device,
+        radix: Radix,
+        without: int | None = None,
+    ) -> None:
         self._family = family
         self._radix = radix
+        self._without = without
         self._visited = 0
         self.removed = [0] * len(family.rules)
         self._scalars: dict[str, Operand] = {**problem_values(problem), **device_values(device)}
@@ -208,15 +239,23 @@ class _Join:
         """The keys that keep these rules; what they exclude is not counted."""
         return self._legal(keys, _Step(None, tuple(rules), 0)) if rules else keys
 
-    def legal_keys(self) -> Keys:
-        """Keys of the legal configs, ascending. Counts ``removed`` on the way."""
+    def has_keys(self) -> bool:
+        """Whether there is a legal config."""
+        return any(len(block) for block in self._blocks())
+
+    def _blocks(self) -> Iterable[Keys]:
         steps = self._steps()
         blocks: Iterable[Keys] = list(self._extended([np.zeros(1, dtype=np.int64)], next(steps)))
         if not blocks:
             # The problem and fixed values alone break a rule.
-            return np.empty(0, dtype=np.int64)
+            return []
         for step in steps:
             blocks = self._extended(blocks, step)
+        return blocks
+
+    def legal_keys(self) -> Keys:
+        """Keys of the legal configs, ascending. Counts ``removed`` on the way."""
+        blocks = self._blocks()
         found: list[Keys] = []
         count = 0
         for block in blocks:
@@ -237,6 +276,8 @@ class _Join:
         }
         rules = []
         for i, constraint in enumerate(self._family.rules):
+            if i == self._without:
+                continue
             derived, names = self._family.derived_for(constraint.require.names)
             parameters = frozenset(positions[name] for name in names & positions.keys())
             rules.append(_Rule(i, parameters, derived))
@@ -278,7 +319,7 @@ class _Join:
         """Whether each of some random raw configs keeps each rule, of shape [rules, configs]."""
         keys = np.random.default_rng(0).integers(self._radix.count, size=SAMPLE_ROWS)
         given = dict(self._scalars)
-        kept = np.ones((len(self._rules), SAMPLE_ROWS), dtype=np.bool_)
+        kept = np.ones((len(self._family.rules), SAMPLE_ROWS), dtype=np.bool_)
         for rule in rules:
             # A rule may divide by what another rule would have excluded: nothing is known then.
             with suppress(FamilyError):

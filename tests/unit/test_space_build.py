@@ -199,13 +199,27 @@ def test_features_of_a_single_config(family: Family) -> None:
     assert matrix.shape == (1, 0)
 
 
-def test_empty_space_names_the_rule_that_removed_most(family: Family) -> None:
-    with pytest.raises(EmptySpaceError, match=r"of 6 configs 6 break 'BM % WM == 0: a block tile"):
+def test_empty_space_names_the_rule_that_is_in_the_way(family: Family) -> None:
+    with pytest.raises(EmptySpaceError, match=r"all other rules break 'BM % WM == 0: a block tile"):
         build_space(family, PROBLEM, H100, {"BM": (16,), "WM": (64,)})
 
 
+def test_a_rule_that_removes_many_is_not_named_for_it() -> None:
+    """Half of all configs of a small problem are for what L2 does not hold; that is not why."""
+    problem = Problem(512, 512, 512, Layout.NT, DType.BF16)
+    fix = {"BM": (64,), "BN": (256,), "SPLIT_K": (1,)}
+    with pytest.raises(EmptySpaceError, match=r"all other rules break .*leave half of the GPU"):
+        build_space(load_family("gemm_wgmma"), problem, find_device("h200"), fix)
+
+
+def test_without_one_rule_in_the_way_it_names_the_one_that_removed_most(family: Family) -> None:
+    fix = {"BM": (16,), "WM": (64,)}
+    with pytest.raises(EmptySpaceError, match=r"of 6 configs 6 break 'device.arch >= 70"):
+        build_space(family, PROBLEM, replace(H100, arch=61), fix)
+
+
 def test_architectures_are_a_constraint(family: Family) -> None:
-    with pytest.raises(EmptySpaceError, match=r"72 break 'device.arch >= 70"):
+    with pytest.raises(EmptySpaceError, match=r"all other rules break 'device.arch >= 70"):
         build_space(family, PROBLEM, replace(H100, arch=61))
 
 
