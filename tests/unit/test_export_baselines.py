@@ -167,9 +167,9 @@ BLOCKS = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
 @pytest.mark.parametrize(
     ("problem", "name"),
     [
-        (Problem(9, 200, 272, Layout.NT, DType.E5M2), WIDE),
-        (Problem(9, 200, 300, Layout.NT, DType.E5M2), WIDE),
-        (Problem(9, 200, 300, Layout.NT, DType.E5M2_E5M2), WIDE + " + pointwise kernel"),
+        (Problem(3, 130, 144, Layout.NT, DType.E5M2), WIDE),
+        (Problem(3, 130, 150, Layout.NT, DType.E5M2), WIDE),
+        (Problem(3, 130, 150, Layout.NT, DType.E5M2_E5M2), WIDE + " + pointwise kernel"),
     ],
     ids=lambda value: value.label if isinstance(value, Problem) else "",
 )
