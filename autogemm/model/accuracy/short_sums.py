@@ -83,8 +83,7 @@ def promise_of(
     """
     dtype, k = problem.dtype, problem.k
     element = dtype.ab
-    has_short_sums = element.accum_fraction_bits < Element.F32.accum_fraction_bits
-    if not (fp32_every and has_short_sums) or dtype.c.saturates or problem.divides_k:
+    if not (fp32_every and dtype.adds_in_few_bits) or dtype.c.saturates or problem.divides_k:
         return None
     if fp32_every == ALWAYS and not problem.epilogue.is_plain:
         return None
