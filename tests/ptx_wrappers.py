@@ -111,11 +111,12 @@ def _pattern(text: str, emitted: Emitted) -> str:
     accumulators = re.search(r"(float|int) \(&d\)\[(\d+)\]", emitted.text)
     kind, count = (accumulators[1], int(accumulators[2])) if accumulators else ("float", 0)
     register = "f" if kind == "float" else "r"
-    element = re.search(r"(?:^|_)(bf16|f16|tf32|e4m3|e5m2)(?:_|$)", emitted.name)
+    element = re.search(r"(?:^|_)(bf16|f16|tf32|e4m3|e5m2)(?:x(e4m3|e5m2))?(?:_|$)", emitted.name)
     # Whether an operand of wgmma is stored across k.
     across_a, across_b = (int(major == "m") for major in emitted.name[-2:])
     named = {
         "<type>": element[1] if element else "",
+        "<type of b>": (element[2] or element[1]) if element else "",
         "<columns>": str(2 * count),
         "<d>": ", ".join(f"%{i}" for i in range(count)),
         "<outputs>": ",".join(f'"+{register}"(d[{i}])' for i in range(count)),

@@ -138,6 +138,9 @@ BASES: dict[str, Golden | Handwritten] = {
     "wgmma tf32": Golden("gemm_wgmma_tf32", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma tf32 packed": Golden("gemm_wgmma_tf32_packed_b", (tensor(512, 512, 512, DType.TF32),)),
     "wgmma e4m3": Golden("gemm_wgmma_e4m3", (tensor(512, 512, 512, DType.E4M3, Layout.NT),)),
+    "wgmma e5m2 by e4m3": Golden(
+        "gemm_wgmma_e5m2_by_e4m3", (tensor(512, 512, 512, DType.E5M2_BY_E4M3, Layout.NT),)
+    ),
     "wgmma e4m3 to e4m3": Golden(
         "gemm_wgmma_e4m3_e4m3",
         (
@@ -417,6 +420,8 @@ BUGS: tuple[Bug, ...] = (
     exchanged("wgmma tf32 packed", "wgmma_tf32_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
     exchanged("wgmma e4m3", "wgmma_e4m3_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
     Bug("wgmma e4m3", "wgmma_e4m3_kk", "read as e5m2", ".e4m3.e4m3 ", ".e5m2.e5m2 "),
+    Bug("wgmma e5m2 by e4m3", "wgmma_e5m2xe4m3_kk", "exchanged", ".e5m2.e4m3 ", ".e4m3.e5m2 "),
+    Bug("wgmma e5m2 by e4m3", "wgmma_e5m2xe4m3_kk", "B as A", ".e5m2.e4m3 ", ".e5m2.e5m2 "),
     exchanged("wgmma i8", "wgmma_i8_kk", "operands exchanged", '"l"(a)', '"l"(b)'),
     Bug("wgmma i8", "wgmma_i8_kk", "a read as unsigned", ".s8.s8 ", ".u8.s8 "),
     Bug("wgmma i8", "wgmma_i8_kk", "b read as unsigned", ".s8.s8 ", ".s8.u8 "),

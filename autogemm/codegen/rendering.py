@@ -15,7 +15,7 @@ from autogemm.support.templating import environment, rendered
 CONTEXT_NAMES = frozenset(
     {
         *("family", "config", "derived", "layout", "trans_a", "trans_b"),
-        *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature", "fused"),
+        *("dtype_ab", "dtype_b", "operands", "dtype_c", "type_ab", "type_c", "signature", "fused"),
         *("batched", "grouped", "masked", "divides_k", "overlaps"),
     }
 )
@@ -66,6 +66,8 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
         "trans_a": problem.layout.trans_a,
         "trans_b": problem.layout.trans_b,
         "dtype_ab": problem.dtype.ab.label,
+        "dtype_b": problem.dtype.b.label,
+        "operands": problem.dtype.operands,
         "dtype_c": problem.dtype.c.label,
         "type_ab": problem.dtype.ab.c_name,
         "type_c": problem.dtype.c.c_name,

@@ -110,7 +110,9 @@ class Places:
 
     def _element(self, matrix: Region, offset: int) -> str:
         problem = self._problem
-        element = problem.dtype.c if matrix is Region.C else problem.dtype.ab
+        element = {Region.B: problem.dtype.b, Region.C: problem.dtype.c}.get(
+            matrix, problem.dtype.ab
+        )
         stride = (problem.lda, problem.ldb, problem.ldc)[matrix]
         columns = (problem.a_shape[1], problem.b_shape[1], problem.n)[matrix]
         row, column = divmod(offset // element.size_bytes, stride)

@@ -211,9 +211,12 @@ class Element(ElementRow, Enum):
 
 
 class DType(Enum):
-    """The element types of a GEMM: its name, those of A and B, those of C.
+    """The element types of a GEMM: its name, that of A and B, that of C, and B's own if it is
+    another one than A's.
 
-    Products of integers are accumulated in 32-bit integers, all others in FP32.
+    Products of integers are accumulated in 32-bit integers, all others in FP32. ``ab`` is the type
+    of A. Where ``b``, that of B, differs, both are 8-bit floats, which share all but their formats:
+    size, rate, and what is lost in sums.
     """
 
     F32 = ("f32", Element.F32, Element.F32)
@@ -228,6 +231,12 @@ class DType(Enum):
     E5M2 = ("e5m2", Element.E5M2, Element.BF16)
     E5M2_F16 = ("e5m2-f16", Element.E5M2, Element.F16)
     E5M2_F32 = ("e5m2-f32", Element.E5M2, Element.F32)
+    E4M3_BY_E5M2 = ("e4m3xe5m2", Element.E4M3, Element.BF16, Element.E5M2)
+    E4M3_BY_E5M2_F16 = ("e4m3xe5m2-f16", Element.E4M3, Element.F16, Element.E5M2)
+    E4M3_BY_E5M2_F32 = ("e4m3xe5m2-f32", Element.E4M3, Element.F32, Element.E5M2)
+    E5M2_BY_E4M3 = ("e5m2xe4m3", Element.E5M2, Element.BF16, Element.E4M3)
+    E5M2_BY_E4M3_F16 = ("e5m2xe4m3-f16", Element.E5M2, Element.F16, Element.E4M3)
+    E5M2_BY_E4M3_F32 = ("e5m2xe4m3-f32", Element.E5M2, Element.F32, Element.E4M3)
     E4M3_E4M3 = ("e4m3-e4m3", Element.E4M3, Element.E4M3)
     E5M2_E5M2 = ("e5m2-e5m2", Element.E5M2, Element.E5M2)
     BF16_E4M3 = ("bf16-e4m3", Element.BF16, Element.E4M3)
@@ -236,9 +245,10 @@ class DType(Enum):
     I8_F16 = ("i8-f16", Element.I8, Element.F16)
     I8_F32 = ("i8-f32", Element.I8, Element.F32)
 
-    def __init__(self, label: str, ab: Element, c: Element) -> None:
+    def __init__(self, label: str, ab: Element, c: Element, b: Element | None = None) -> None:
         self.label = label
         self.ab = ab
+        self.b = b or ab
         self.c = c
 
     def __str__(self) -> str:
@@ -248,6 +258,21 @@ class DType(Enum):
     def size_bytes(self) -> int:
         """Bytes of an element of A and B."""
         return self.ab.size_bytes
+
+    @property
+    def operands(self) -> str:
+        """The types of A and B by name: one, or both, as in ``e5m2xe4m3``."""
+        return self.ab.label if self.b is self.ab else f"{self.ab.label}x{self.b.label}"
+
+    @property
+    def export_function(self) -> str:
+        """The function that an exported file has for it, whatever its C."""
+        own = self.ab.export_function
+        return own if self.b is self.ab else f"{own}x{self.b.label}"
+
+    def with_c(self, c: Element) -> "DType":
+        """The dtype of the same operands and another C."""
+        return next(one for one in DType if (one.ab, one.b, one.c) == (self.ab, self.b, c))
 
     @property
     def of_arrays(self) -> Element:
@@ -261,7 +286,7 @@ class DType(Enum):
         """
         if self.ab.is_integer and self.c.size_bytes < Element.I32.size_bytes:
             return DType.I8
-        return DType.of(self.ab, self.of_arrays) if self.c.saturates else self
+        return self.with_c(self.of_arrays) if self.c.saturates else self
 
     @property
     def multiplied(self) -> "DType":
@@ -269,7 +294,7 @@ class DType(Enum):
         whose elements are all numbers of BF16, too, and of FP16.
         """
         sums = self.of_sums
-        if self.ab is not Element.E5M2:
+        if (self.ab, self.b) != (Element.E5M2, Element.E5M2):
             return sums
         return DType.of(Element.F16 if sums.c is Element.F16 else Element.BF16, sums.c)
 
@@ -307,7 +332,9 @@ class DType(Enum):
     @property
     def scaled(self) -> str:
         """The names of the dtypes with the same operands and a C of floats."""
-        return ", ".join(one.label for one in DType if one.ab is self.ab and not one.has_exact_sums)
+        return ", ".join(
+            one.label for one in DType if one.operands == self.operands and not one.has_exact_sums
+        )
 
     @property
     def has_gemm_ex(self) -> bool:
@@ -329,8 +356,8 @@ class DType(Enum):
 
     @classmethod
     def of(cls, ab: Element, c: Element) -> Self:
-        """The dtype of those types."""
-        return next(one for one in cls if (one.ab, one.c) == (ab, c))
+        """The dtype of those types, both operands of the same."""
+        return next(one for one in cls if (one.ab, one.b, one.c) == (ab, ab, c))
 
     @classmethod
     def parse(cls, label: str) -> Self:

@@ -185,7 +185,7 @@ class Problem:
         """A plain problem whose C is as the second output of this one: packed, of its type."""
         output = self.epilogue.output
         assert output is not None, "there is a second output"
-        dtype = DType.of(self.dtype.ab, output.element(self.dtype))
+        dtype = self.dtype.with_c(output.element(self.dtype))
         return replace(self.plain_product, n=self.n, ldb=0, ldc=0, dtype=dtype)
 
     def with_epilogue(self, epilogue: Epilogue) -> Self:

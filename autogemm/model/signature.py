@@ -30,9 +30,12 @@ EXTENT_KINDS = (ArgumentKind.SIZE, ArgumentKind.LEADING_DIMENSION)
 
 
 class ProblemType(Enum):
-    """An element type that the problem decides: that of A and B, or that of C."""
+    """An element type that the problem decides: that of A (of B, too, unless B has its own), that
+    of B, or that of C.
+    """
 
     AB = "ab"
+    B = "b"
     C = "c"
 
 
@@ -67,6 +70,8 @@ class Argument:
         match self.type:
             case ProblemType.AB:
                 return dtype.ab
+            case ProblemType.B:
+                return dtype.b
             case ProblemType.C:
                 return dtype.c
             case element:
@@ -120,7 +125,7 @@ class Signature:
         ``ab`` and ``c`` are what the kernel calls the element types of A and B, and of C (by
         default the same). Arrays are ``__restrict__``, but those named in ``unrestricted``.
         """
-        names = {**KERNEL_NAMES, ProblemType.AB: ab, ProblemType.C: c or ab}
+        names = {**KERNEL_NAMES, ProblemType.AB: ab, ProblemType.B: ab, ProblemType.C: c or ab}
         return ", ".join(
             one.in_kernel(names, restrict=one.name not in unrestricted) for one in self
         )
@@ -209,7 +214,7 @@ _GEMM = (
     Argument("K", ArgumentKind.SIZE, "length of the dot products"),
     Argument("alpha", ArgumentKind.FACTOR, "the factor of the product", Element.F32),
     *_matrix("A", "the left operand", ProblemType.AB),
-    *_matrix("B", "the right operand", ProblemType.AB),
+    *_matrix("B", "the right operand", ProblemType.B),
     Argument("beta", ArgumentKind.FACTOR, _OLD_C, Element.F32),
     *_matrix("C", "the result", ProblemType.C),
 )

@@ -156,7 +156,7 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     dtype = problem.dtype
     num_a, num_b, num_c = problem.num_matrices
     a = _matrix(rng, (num_a, *problem.a_shape), data, dtype.ab)
-    b = _matrix(rng, (num_b, *problem.b_shape), data, dtype.ab)
+    b = _matrix(rng, (num_b, *problem.b_shape), data, dtype.b)
     c = _matrix(rng, (num_c, problem.m, problem.n), data, dtype.c)
     # Views: [matrices, M, K] and [matrices, K, N], however they are stored.
     op_a, op_b = _op(a, problem.layout.trans_a), _op(b, problem.layout.trans_b)
@@ -189,7 +189,7 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     before = _stored(c, rows_c, near.ldc, dtype.c)
     return Inputs(
         _stored(a, rows_a, near.lda, dtype.ab),
-        _stored(b, rows_b, near.ldb, dtype.ab),
+        _stored(b, rows_b, near.ldb, dtype.b),
         before if problem.reads_c else canaries(before.size, dtype.c),
         tuple(
             canaries(values.size, _element(extra, dtype))
@@ -270,7 +270,7 @@ def _promised(  # noqa: PLR0913, PLR0917  # a problem, its inputs, and what is k
     else:
         sums = Bounded(_dot(own, op_a, op_b), error)
         # In FP32 results are not rounded any more.
-        with_fp32 = DType.of(problem.dtype.ab, Element.F32)
+        with_fp32 = problem.dtype.with_c(Element.F32)
         unrounded = replace(problem, dtype=with_fp32)
         of_c, _ = expected_results(unrounded, plan, extras, given.c, sums, is_exact=False)
         error = of_c.bound

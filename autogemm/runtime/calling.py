@@ -127,7 +127,7 @@ def _fused(  # noqa: PLR0913, PLR0917  # as multiply
     if shape[-1] % epilogue.num_columns:
         raise UsageError(f"{epilogue} takes two columns of a @ b for each, and b has {shape[-1]}")
     shape = (*shape[:-1], shape[-1] // epilogue.num_columns)
-    require_out(out, memory_a)
+    require_out(out, memory_a, memory_b)
     out = result_like(library, shape, a) if out is None else out
     memory_c = library.memory(out)
     dtype = products.of(same_dtype(memory_a, memory_b, memory_c, shape))
@@ -264,7 +264,7 @@ def _planned(  # noqa: PLR0913, PLR0917  # as multiply
         _forget_plans()
     memory_a, memory_b = library.memory(a), library.memory(b)
     shape = product_shape(memory_a.shape, memory_b.shape)
-    require_out(out, memory_a)
+    require_out(out, memory_a, memory_b)
     memory_c = library.memory(out) if out is not None else _as_new(memory_a, shape)
     dtype = products.of(same_dtype(memory_a, memory_b, memory_c, shape))
     where = gpu(memory_a.device, products is Products.EMULATED)
@@ -291,18 +291,18 @@ def _as_new(like: Memory, shape: tuple[int, ...]) -> Memory:
     return Memory(shape, packed(shape), like.element, like.device, address=0)
 
 
-def require_out(out: Any, like: Memory) -> None:
+def require_out(out: Any, a: Memory, b: Memory) -> None:
     """Raises UsageError where there is no out and a result of the operands' type would saturate."""
-    if out is None and like.element.saturates:
+    if out is None and a.element.saturates:
         raise UsageError(
-            f"products of {like.element} overflow {like.element}: give an out, whose type may be "
-            f"{results_of(like.element)}"
+            f"products of {a.element} overflow {a.element}: give an out, whose type may be "
+            f"{results_of(a.element, b.element)}"
         )
 
 
-def results_of(element: Element) -> str:
-    """The types of C for operands of that type; empty where there is none."""
-    return ", ".join(dict.fromkeys(str(one.c) for one in DType if one.ab is element))
+def results_of(a: Element, b: Element) -> str:
+    """The types of C for operands of those types; empty where there is none."""
+    return ", ".join(dict.fromkeys(str(one.c) for one in DType if (one.ab, one.b) == (a, b)))
 
 
 def same_dtype(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType:
@@ -313,9 +313,9 @@ def same_dtype(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType
     if c.shape != shape:
         raise UsageError(f"a @ b has the shape {list(shape)}, out has {list(c.shape)}")
     for dtype in DType:
-        if (dtype.ab, dtype.ab, dtype.c) == (a.element, b.element, c.element):
+        if (dtype.ab, dtype.b, dtype.c) == (a.element, b.element, c.element):
             return dtype
-    results = results_of(a.element) if a.element is b.element else ""
+    results = results_of(a.element, b.element)
     instead = f": give an out of {results}" if results else ""
     raise UsageError(
         f"no GEMM multiplies {a.element} by {b.element} and gives {c.element}{instead}"

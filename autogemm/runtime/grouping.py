@@ -70,7 +70,7 @@ def multiply(  # noqa: PLR0913, PLR0917  # as grouped_gemm
     memory_x, memory_w = library.memory(x), library.memory(w)
     shape = _shape(memory_x, memory_w, epilogue, rows)
     _require_old_c(out, factors, epilogue)
-    require_out(out, memory_x)
+    require_out(out, memory_x, memory_w)
     out = result_like(library, shape, x) if out is None else out
     memory_out = library.memory(out)
     call = _call(memory_x, memory_w, memory_out, shape, epilogue, rows)
@@ -96,7 +96,7 @@ def multiply_tn(  # noqa: PLR0913, PLR0917  # as grouped_gemm_tn
     _require_extents(num_groups, *shapes)
     _require_old_c(out, factors, PLAIN)
     shape = (num_groups, shapes[0][-1], shapes[1][-1])
-    require_out(out, memory_x)
+    require_out(out, memory_x, memory_y)
     out = result_like(library, shape, x) if out is None else out
     memory_out = library.memory(out)
     dtype = same_dtype(memory_x, memory_y, memory_out, shape)

@@ -328,7 +328,7 @@ class _Check:
         extent = form.extent
         if extent is None and form.type != Element.F32.label:
             raise self._error(f"{field}.type", f"one value is f32, got {form.type!r}")
-        types: dict[str, ArgumentType] = {one.value: one for one in ProblemType}
+        types: dict[str, ArgumentType] = {one.value: one for one in (ProblemType.AB, ProblemType.C)}
         types |= {element.label: element for element in Element}
         if form.type not in types:
             known = ", ".join(types)

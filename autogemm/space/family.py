@@ -155,7 +155,10 @@ class TensorMapRule:
 
     def element_for(self, dtype: DType) -> Element:
         """The type of the map's elements in a problem of those types."""
-        return self.element or (dtype.c if self.matrix in {"C", "input"} else dtype.ab)
+        if self.element is not None:
+            return self.element
+        of_matrix = {"B": dtype.b, "C": dtype.c, "input": dtype.c}
+        return of_matrix.get(self.matrix, dtype.ab)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +357,7 @@ class Family:
 
     def fits(self, dtype: DType) -> bool:
         """Whether there are kernels for matrices of these element types, as far as is known."""
-        wanted = {"a": dtype.ab.label, "b": dtype.ab.label, "c": dtype.c.label}
+        wanted = {"a": dtype.ab.label, "b": dtype.b.label, "c": dtype.c.label}
         return all(label in self.dtypes.get(name, (label,)) for name, label in wanted.items())
 
     @property

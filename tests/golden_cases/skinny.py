@@ -189,6 +189,13 @@ CASES = (
         least_arch=89,
     ),
     GoldenCase(
+        "e4m3_by_e5m2",
+        Problem(8, 4096, 4096, Layout.NT, DType.E4M3_BY_E5M2),
+        {"SLICE_K": 8, "PREFETCH_A": 1, "MIN_BLOCKS": 3},
+        family="gemm_skinny",
+        least_arch=89,
+    ),
+    GoldenCase(
         "e5m2_f32_any_size",
         Problem(3, 1001, 1003, Layout.NT, DType.E5M2_F32),
         {"BK": 256, "SLICE_K": 4, "STAGES": 2, "MIN_BLOCKS": 3},

@@ -132,6 +132,14 @@ CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "e5m2_by_e4m3",
+        Problem(4096, 4096, 4096, Layout.NT, DType.E5M2_BY_E4M3),
+        {"BN": 128, "WN": 128, "CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "after"}
+        | {"C_BUFFERS": 1, "STAGES": 6, "PROMOTE": 128},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "e4m3_e4m3",
         Problem(
             *(4096, 4096, 4096, Layout.NT, DType.E4M3_E4M3),

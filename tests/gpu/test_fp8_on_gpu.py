@@ -267,6 +267,25 @@ def test_cublas_has_the_same_scales(target: CudaTarget) -> None:
         print(f"{problem.label}: {target.baseline_us:.1f} us")
 
 
+@pytest.mark.parametrize("rows", [5, 200])
+def test_gemm_multiplies_two_types_exactly(
+    target: CudaTarget, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """A gradient by weights, and the other way round."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("AUTOGEMM_DB", "/nonexistent/none.db")
+    assert target.device.arch == 90
+    e4m3, e5m2 = torch.float8_e4m3fn, torch.float8_e5m2
+    for of_a, of_b in ((e5m2, e4m3), (e4m3, e5m2)):
+        # 9 is a number of E4M3 alone; all sums are exact in few bits.
+        most = {e4m3: 10, e5m2: 5}
+        a = torch.randint(1 - most[of_a], most[of_a], (rows, 1040), device="cuda:0").to(of_a)
+        b = torch.randint(1 - most[of_b], most[of_b], (264, 1040), device="cuda:0").to(of_b)
+        out = torch.full((rows, 264), torch.nan, dtype=torch.float32, device="cuda:0")
+        autogemm.gemm(a, b.T, out)
+        assert torch.equal(out.double(), a.double() @ b.double().T)
+
+
 def test_gemm_takes_scales_of_blocks(target: CudaTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.setenv("AUTOGEMM_DB", "/nonexistent/none.db")

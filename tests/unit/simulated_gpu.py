@@ -259,9 +259,9 @@ class Kernel:
 
 def operands(problem: Problem, inputs: InputSet) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """op(A) and op(B) in float64."""
-    element = problem.dtype.ab
     found = []
     for matrix, trans in ((inputs.a, problem.layout.trans_a), (inputs.b, problem.layout.trans_b)):
+        element = matrix.element
         bits = memory(matrix.address, matrix.rows, matrix.cols, matrix.ld, stored_type(element))
         values = loaded(np.ascontiguousarray(bits), element).astype(np.float64)
         found.append(values.T if trans else values)

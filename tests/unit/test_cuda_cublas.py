@@ -131,6 +131,12 @@ TYPES = {
     DType.E5M2: (29, 14, 68),
     DType.E5M2_F16: (29, 2, 68),
     DType.E5M2_F32: (29, 0, 68),
+    DType.E4M3_BY_E5M2: (28, 14, 68),
+    DType.E4M3_BY_E5M2_F16: (28, 2, 68),
+    DType.E4M3_BY_E5M2_F32: (28, 0, 68),
+    DType.E5M2_BY_E4M3: (29, 14, 68),
+    DType.E5M2_BY_E4M3_F16: (29, 2, 68),
+    DType.E5M2_BY_E4M3_F32: (29, 0, 68),
     DType.E4M3_E4M3: (28, 28, 68),
     DType.E5M2_E5M2: (29, 29, 68),
     DType.BF16_E4M3: (14, 28, 68),
@@ -187,7 +193,7 @@ def test_proposals_are_asked_for_the_whole_problem(
     a_rows, a_columns = problem.a_shape
     b_rows, b_columns = problem.b_shape
     assert [one[1:] for one in library.told("cublasLtMatrixLayoutCreate")] == [
-        (operand, b_columns, b_rows, 24),
+        ({"e4m3xe5m2": 29, "e5m2xe4m3": 28}.get(dtype.operands, operand), b_columns, b_rows, 24),
         (operand, a_columns, a_rows, 16),
         # What is added to a C of 8-bit floats is BF16.
         (14 if dtype.c.saturates else result, 6, 5, 32),

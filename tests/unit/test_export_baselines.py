@@ -41,17 +41,17 @@ KERNEL = """\
 #include <cuda_runtime.h>
 #define __forceinline__ inline
 {{ epilogue(fused=fused) if fused }}
-template <typename To>
+template <typename To, typename Byte>
 To element(signed char bits) {
     return bits;
 }
-template <typename To>
+template <typename To, typename Byte>
 To element(unsigned char bits) {
-    BYTE value;
+    Byte value;
     value.__x = bits;
     return value;
 }
-template <typename To>
+template <typename To, typename Byte>
 To element(float value) {
     return value;
 }
@@ -74,12 +74,12 @@ extern "C" __global__ void gemm_kernel({{ signature.in_kernel("AB_TYPE", "C_TYPE
             for (int n = 0; n < N; ++n) {
                 float sum = 0.0f;
                 for (int k = 0; k < K; ++k) {
-                    float b = element<float>(from_b[n * ldb + k]);
+                    float b = element<float, B_BYTE>(from_b[n * ldb + k]);
                     {% if fused and fused.scales %}
                     b *= {{ fused.scales[0].argument }}[k / 128 * M + m];
                     b *= {{ fused.scales[1].argument }}[n / 128 * ((K + 127) / 128) + k / 128];
                     {% endif %}
-                    sum += element<float>(A[m * lda + k]) * b;
+                    sum += element<float, A_BYTE>(A[m * lda + k]) * b;
                 }
                 C_TYPE& c = C[m * ldc + n];
                 {% if fused %}
@@ -99,14 +99,18 @@ TIMES = "kernel 300\ngemm_ex 310\nlt1 400\nlt3 410\n"
 
 
 def program_of(problem: Problem, folder: Path) -> Path:
-    ab, has_groups = problem.dtype.ab, not problem.groups.is_none
+    ab, b, has_groups = problem.dtype.ab, problem.dtype.b, not problem.groups.is_none
     grid = "[1, 1, 1 + groups]" if has_groups else "1"
     sums = "i32" if ab.is_integer else "f32"
     (folder / "on_cpu.yaml").write_text(
-        FAMILY.replace("AB", ab.label).replace("GRID", grid).replace("SUMS", sums)
+        FAMILY.replace("b: AB", f"b: {b.label}")
+        .replace("AB", ab.label)
+        .replace("GRID", grid)
+        .replace("SUMS", sums)
     )
     text = KERNEL.replace("AB_TYPE", ab.c_name).replace("C_TYPE", problem.dtype.c.host_type)
-    text = text.replace("BYTE", ab.host_type if ab.saturates else "__nv_fp8_e4m3")
+    for place, one in (("A_BYTE", ab), ("B_BYTE", b)):
+        text = text.replace(place, one.host_type if one.saturates else "__nv_fp8_e4m3")
     (folder / "on_cpu.cu.jinja").write_text(text)
     family = load_family(folder)
     text = export_cuda(stored_kernel(family, problem), family, "best.cu", date(2026, 11, 28))
@@ -182,6 +186,25 @@ def test_converted_e5m2_have_the_scales_of_blocks(
     assert "left out" not in run.output
     # The plain product, of which cuBLASLt has no scales.
     assert "SCALE_MODE_A" not in (tmp_path / "program.cpp").read_text()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "types"), [(DType.E4M3_BY_E5M2, "29 28"), (DType.E5M2_BY_E4M3, "28 29")], ids=str
+)
+def test_operands_of_two_types_are_multiplied_as_they_are(
+    tmp_path: Path, cublas: Path, dtype: DType, types: str
+) -> None:
+    program = program_of(replace(PROBLEM, dtype=dtype), tmp_path)
+    text = " ".join((tmp_path / "program.cpp").read_text().split())
+    assert f"const {dtype.ab.host_type}* A, int lda, const {dtype.b.host_type}* B" in text
+    times = "kernel 300\nlt1 400\nlt3 410\nlt1f 390\nlt3f 320\n"
+    run = timed(program, cublas, times)
+    assert baseline_of(run) == "cuBLASLt proposal 2 (fast accumulation)"
+    assert "left out" not in run.output
+    # Column-major: B's type comes first.
+    assert f"operands {types}" in run.trace
+    wrong = timed(program, cublas, times, CALL_FAULT="lt3f last")
+    assert "left out cuBLASLt proposal 2 (fast accumulation), which is wrong here" in wrong.output
 
 
 def test_a_short_c_of_integers_is_made_behind_their_sums(tmp_path: Path, cublas: Path) -> None:

@@ -22,6 +22,8 @@ BESIDE = (
     # No kernel of the ladder takes 8 bits.
     *("cublas_e4m3", "cublas_e4m3_f16", "cublas_e4m3_f32"),
     *("cublas_e5m2", "cublas_e5m2_f16", "cublas_e5m2_f32"),
+    *("cublas_e4m3xe5m2", "cublas_e4m3xe5m2_f16", "cublas_e4m3xe5m2_f32"),
+    *("cublas_e5m2xe4m3", "cublas_e5m2xe4m3_f16", "cublas_e5m2xe4m3_f32"),
     *("cublas_e4m3_e4m3", "cublas_e5m2_e5m2", "cublas_bf16_e4m3"),
     *("cublas_i8", "cublas_i8_bf16", "cublas_i8_f16", "cublas_i8_f32", "torch_e4m3"),
 )

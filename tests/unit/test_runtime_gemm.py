@@ -282,10 +282,24 @@ def test_8_bit_floats_need_an_out() -> None:
     like = Memory((4, 4), (4, 1), Element.E4M3, 0, address=256)
     for dtype in (DType.E4M3, DType.E4M3_F32, DType.E4M3_E4M3):
         assert calling.same_dtype(like, like, replace(like, element=dtype.c), (4, 4)) is dtype
-    calling.require_out("out", like)
+    calling.require_out("out", like, like)
     with pytest.raises(UsageError, match=r"give an out, whose type may be bf16, f16, f32, e4m3$"):
-        calling.require_out(None, like)
-    calling.require_out(None, replace(like, element=Element.BF16))
+        calling.require_out(None, like, like)
+    short = replace(like, element=Element.BF16)
+    calling.require_out(None, short, short)
+
+
+def test_8_bit_floats_of_two_types_are_multiplied() -> None:
+    """A gradient in E5M2 by weights in E4M3, and what goes the other way."""
+    e4m3 = Memory((4, 4), (4, 1), Element.E4M3, 0, address=256)
+    e5m2, short = replace(e4m3, element=Element.E5M2), replace(e4m3, element=Element.BF16)
+    assert calling.same_dtype(e5m2, e4m3, short, (4, 4)) is DType.E5M2_BY_E4M3
+    assert calling.same_dtype(e4m3, e5m2, short, (4, 4)) is DType.E4M3_BY_E5M2
+    assert calling.same_dtype(e5m2, e5m2, short, (4, 4)) is DType.E5M2
+    with pytest.raises(UsageError, match=r"e5m2 by e4m3 and gives e4m3: give .* bf16, f16, f32$"):
+        calling.same_dtype(e5m2, e4m3, e4m3, (4, 4))
+    with pytest.raises(UsageError, match=r"give an out, whose type may be bf16, f16, f32$"):
+        calling.require_out(None, e5m2, e4m3)
 
 
 def test_out_must_have_memory_of_its_own(driver: FakeDriver) -> None:

@@ -45,11 +45,9 @@ def test_the_arguments_of_a_gemm() -> None:
         "int ldc, float* workspace, const __grid_constant__ TensorMap map_a"
     )
     names = {Element.F32: "float", ProblemType.AB: "__half", ProblemType.C: "float"}
-    assert (
-        gemm_signature(workspace=True)
-        .in_host_code(names)
-        .endswith("float beta, float* C, int ldc, void* workspace, size_t workspace_bytes")
-    )
+    text = gemm_signature(workspace=True).in_host_code(names | {ProblemType.B: "__nv_bfloat16"})
+    assert "const __half* A, int lda, const __nv_bfloat16* B, int ldb, " in text
+    assert text.endswith("float beta, float* C, int ldc, void* workspace, size_t workspace_bytes")
     called = gemm_signature(workspace=True).in_call({"A": "a.data", "workspace": "nullptr"}, "p.")
     assert called.startswith("p.M, p.N, p.K, p.alpha, a.data, p.lda, ")
     assert called.endswith("p.ldc, nullptr, p.workspace_bytes")

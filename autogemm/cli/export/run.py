@@ -292,6 +292,11 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     families = [load_family(command.family_key)] if command.family_key else default_families()
     layouts = [Layout(query.layout)] if query.layout else None
     dtypes = [DType.parse(query.dtype)] if query.dtype else None
+    if dtypes and dtypes[0].b is not dtypes[0].ab:
+        raise UsageError(
+            f"--library has functions for operands of one type alone, got {query.dtype}: export "
+            "its kernels one by one, without --library"
+        )
     if dtypes and not epilogues and dtypes[0] not in LIBRARY_DTYPES:
         raise UsageError(
             f"--library has functions for a C of {dtypes[0].c} with an epilogue alone, which "

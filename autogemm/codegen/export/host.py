@@ -99,7 +99,7 @@ class Host:
 
     def vectors(self) -> list[tuple[str, int, int]]:
         """Matrix, elements and bytes per access, for those that are accessed by vectors or TMA."""
-        sizes = {"A": self._dtype.ab, "B": self._dtype.ab, "C": self._dtype.c}
+        sizes = {"A": self._dtype.ab, "B": self._dtype.b, "C": self._dtype.c}
         widths = {name: self._special.get(f"vec_{name.lower()}", 1) for name in sizes}
         for rule in self._map_rules():
             if rule.matrix in sizes:

@@ -87,8 +87,12 @@ class Variant:
     """The difference to the config's other variants, in a few words."""
 
 
-LIBRARY_DTYPES: tuple[DType, ...] = tuple(dtype for dtype in DType if not dtype.c.saturates)
-"""The dtypes that a library has functions for. A C of 8-bit floats needs a scale: an epilogue."""
+LIBRARY_DTYPES: tuple[DType, ...] = tuple(
+    dtype for dtype in DType if not dtype.c.saturates and dtype.b is dtype.ab
+)
+"""The dtypes that a library has functions for: A and B have one type, and a C of 8-bit floats needs
+a scale, an epilogue.
+"""
 
 
 def library_layouts(dtype: DType) -> tuple[Layout, ...]:
@@ -460,7 +464,12 @@ def _library_names(dtype: DType) -> CNames:
     known: dict[ArgumentType, str] = {
         one: _ELEMENT_TYPES.get(one, one.host_type) for one in Element
     }
-    return {**known, ProblemType.AB: known[dtype.ab], ProblemType.C: known[dtype.c]}
+    return {
+        **known,
+        ProblemType.AB: known[dtype.ab],
+        ProblemType.B: known[dtype.b],
+        ProblemType.C: known[dtype.c],
+    }
 
 
 def _conditions(part: Part, device: Device) -> list[tuple[int, list[str]]]:

@@ -34,7 +34,7 @@ class Names:
 
     def function(self, dtype: DType) -> str:
         """The function that queues a GEMM of those types: ``autogemm_sgemm``."""
-        return f"{self.prefix}_{dtype.ab.export_function.removeprefix(f'{DEFAULT_PREFIX}_')}"
+        return f"{self.prefix}_{dtype.export_function.removeprefix(f'{DEFAULT_PREFIX}_')}"
 
     @property
     def namespace(self) -> str:

@@ -430,6 +430,7 @@ def _types(problem: Problem) -> dict[str, object]:
         "dtype": dtype.label,
         "dtype_c": c.label,
         "type_ab": ab.host_type,
+        "type_b": dtype.b.host_type,
         "type_c": c.host_type,
         "bits_of_c": c.host_bits,
         "is_short_c": c.size_bytes < Element.F32.size_bytes,
@@ -458,6 +459,7 @@ def _types(problem: Problem) -> dict[str, object]:
             *(called.ab.cuda_data_type, called.c.cuda_data_type),
             *(called.cublas_compute_type, called.cublas_scale_type),
         ),
+        "cublas_type_b": called.b.cuda_data_type,
         "cublas_type_c": c.cuda_data_type,
         "cublas_type_added": dtype.of_arrays.cuda_data_type,
     }
@@ -494,7 +496,12 @@ def _types_of_output(problem: Problem) -> dict[str, object]:
 def host_names(dtype: DType) -> CNames:
     """Callers' names of the element types of a problem's matrices, and of all element types."""
     known: dict[ArgumentType, str] = {one: one.host_type for one in Element}
-    return {**known, ProblemType.AB: known[dtype.ab], ProblemType.C: known[dtype.c]}
+    return {
+        **known,
+        ProblemType.AB: known[dtype.ab],
+        ProblemType.B: known[dtype.b],
+        ProblemType.C: known[dtype.c],
+    }
 
 
 def _formula(problem: Problem) -> str:
@@ -508,7 +515,7 @@ def headers_of(family: Family, problem: Problem, *more: Element) -> list[str]:
     """The headers in which the C types of an exported function, and more types, are declared."""
     dtype = problem.dtype
     own = (rule.argument.element(dtype) for rule in arguments_of(family, problem))
-    elements = (dtype.ab, dtype.c, *(one for one in own if one is not None), *more)
+    elements = (dtype.ab, dtype.b, dtype.c, *(one for one in own if one is not None), *more)
     return list(dict.fromkeys(one.host_header for one in elements if one.host_header))
 
 

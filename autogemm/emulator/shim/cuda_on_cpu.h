@@ -134,7 +134,8 @@ constexpr unsigned fraction_bits(TensorElement element) {
 
 // Descriptors of A, unless it is in registers, and of B; how they are stored.
 struct WarpgroupOperands {
-    TensorElement element;
+    TensorElement element;       // of A
+    TensorElement element_of_b;  // as large
     unsigned long long a, b;
     bool a_along_k, b_along_k;
     bool accumulate;

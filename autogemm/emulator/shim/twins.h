@@ -233,15 +233,17 @@ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared, uns
                                                          unsigned stride_bytes) {
     return autogemm_emulator::matrix_descriptor(shared, leading_bytes, stride_bytes);
 }
-#define AUTOGEMM_WGMMA(name, element, a_along_k, b_along_k)                                   \
+#define AUTOGEMM_WGMMA_MIXED(name, of_a, of_b, a_along_k, b_along_k)                          \
     template <int COUNT>                                                                      \
     __forceinline__ void name(float (&d)[COUNT], unsigned long long a, unsigned long long b,  \
                               unsigned accumulate) {                                          \
         AUTOGEMM_WGMMA_COLUMNS(COUNT, 4);                                                     \
         using namespace autogemm_emulator;                                                    \
-        multiply_warpgroup({TensorElement::element, a, b, a_along_k, b_along_k,               \
-                            accumulate != 0, COUNT}, d, nullptr);                             \
+        multiply_warpgroup({TensorElement::of_a, TensorElement::of_b, a, b, a_along_k,        \
+                            b_along_k, accumulate != 0, COUNT}, d, nullptr);                  \
     }
+#define AUTOGEMM_WGMMA(name, element, a_along_k, b_along_k) \
+    AUTOGEMM_WGMMA_MIXED(name, element, element, a_along_k, b_along_k)
 // The same for integers: their sums are passed on as bits.
 #define AUTOGEMM_WGMMA_INTEGERS(name, element)                                                \
     template <int COUNT>                                                                      \
@@ -249,8 +251,8 @@ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared, uns
                               unsigned accumulate) {                                          \
         AUTOGEMM_WGMMA_COLUMNS(COUNT, 8);                                                     \
         using namespace autogemm_emulator;                                                    \
-        multiply_warpgroup({TensorElement::element, a, b, true, true, accumulate != 0, COUNT}, \
-                           reinterpret_cast<float*>(d), nullptr);                             \
+        multiply_warpgroup({TensorElement::element, TensorElement::element, a, b, true, true, \
+                            accumulate != 0, COUNT}, reinterpret_cast<float*>(d), nullptr);   \
     }
 #define AUTOGEMM_WGMMA_REGISTERS(name, element, b_along_k)                                    \
     template <int COUNT>                                                                      \
@@ -258,8 +260,8 @@ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared, uns
                               unsigned accumulate) {                                          \
         AUTOGEMM_WGMMA_COLUMNS(COUNT, 4);                                                     \
         using namespace autogemm_emulator;                                                    \
-        multiply_warpgroup({TensorElement::element, 0, b, true, b_along_k, accumulate != 0,   \
-                            COUNT}, d, a);                                                    \
+        multiply_warpgroup({TensorElement::element, TensorElement::element, 0, b, true,       \
+                            b_along_k, accumulate != 0, COUNT}, d, a);                        \
     }
 AUTOGEMM_WGMMA(wgmma_f16_kk, kF16, true, true)
 AUTOGEMM_WGMMA(wgmma_f16_km, kF16, true, false)
@@ -272,6 +274,8 @@ AUTOGEMM_WGMMA(wgmma_bf16_mm, kBf16, false, false)
 AUTOGEMM_WGMMA(wgmma_tf32_kk, kTf32, true, true)
 AUTOGEMM_WGMMA(wgmma_e4m3_kk, kE4m3, true, true)
 AUTOGEMM_WGMMA(wgmma_e5m2_kk, kE5m2, true, true)
+AUTOGEMM_WGMMA_MIXED(wgmma_e4m3xe5m2_kk, kE4m3, kE5m2, true, true)
+AUTOGEMM_WGMMA_MIXED(wgmma_e5m2xe4m3_kk, kE5m2, kE4m3, true, true)
 AUTOGEMM_WGMMA_INTEGERS(wgmma_i8_kk, kI8)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_f16_rk, kF16, true)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_f16_rm, kF16, false)
@@ -279,6 +283,7 @@ AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rk, kBf16, true)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rm, kBf16, false)
 AUTOGEMM_WGMMA_REGISTERS(wgmma_tf32_rk, kTf32, true)
 #undef AUTOGEMM_WGMMA
+#undef AUTOGEMM_WGMMA_MIXED
 #undef AUTOGEMM_WGMMA_COLUMNS
 #undef AUTOGEMM_WGMMA_INTEGERS
 #undef AUTOGEMM_WGMMA_REGISTERS

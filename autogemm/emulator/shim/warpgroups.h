@@ -140,7 +140,7 @@ inline void multiply(const Product& product, uint32_t first_row) {
         }
         for (uint32_t column = 0; column < columns; ++column) {
             b[k][column] =
-                number_in(what.element, element_at(what.b, what.b_along_k, column, k, size));
+                number_in(what.element_of_b, element_at(what.b, what.b_along_k, column, k, size));
         }
     }
     for (uint32_t lane = 0; lane < 32; ++lane) {

@@ -39,16 +39,17 @@ extern "C" int cublasGetProperty(int part, int* value) {
     return 0;
 }
 
-// An E4M3 without NaN.
-static float e4m3(uint8_t bits) {
-    const int exponent = bits >> 3 & 15, fraction = bits & 7;
-    const float size = exponent != 0 ? std::ldexp(8.0f + fraction, exponent - 10)
-                                     : std::ldexp((float)fraction, -9);
+// An E4M3 or E5M2 without NaN and infinity.
+static float byte_float(uint8_t bits, int fraction_bits) {
+    const int exponent = (bits & 0x7f) >> fraction_bits, least = (1 << (6 - fraction_bits)) - 2;
+    const int fraction = bits & ((1 << fraction_bits) - 1);
+    const int scale = (exponent != 0 ? exponent - 1 : 0) - least - fraction_bits;
+    const float size = std::ldexp((float)(fraction + (exponent != 0) * (1 << fraction_bits)), scale);
     return bits & 0x80 ? -size : size;
 }
 
-// A matrix of FP32 (cudaDataType_t 0), BF16 (14), E4M3 (28) or integers of 8 (3) or 32 bits (10),
-// column-major, as it is multiplied.
+// A matrix of FP32 (cudaDataType_t 0), BF16 (14), E4M3 (28), E5M2 (29) or integers of 8 (3) or 32 bits
+// (10), column-major, as it is multiplied.
 struct Matrix {
     void* data;
     int type;
@@ -63,8 +64,8 @@ struct Matrix {
         if (type == 3 || type == 10) {
             return type == 3 ? static_cast<int8_t*>(data)[i] : static_cast<int32_t*>(data)[i];
         }
-        if (type == 28) {
-            return e4m3(static_cast<uint8_t*>(data)[i]);
+        if (type == 28 || type == 29) {
+            return byte_float(static_cast<uint8_t*>(data)[i], type == 28 ? 3 : 2);
         }
         const uint32_t wide = (uint32_t)static_cast<uint16_t*>(data)[i] << 16;
         float value;
@@ -213,10 +214,11 @@ struct Proposal {
     float waves;
     int reserved[4];
 };
-extern "C" int cublasLtMatmulAlgoGetHeuristic(void*, void*, Layout* a, Layout*, void*, Layout* d,
+extern "C" int cublasLtMatmulAlgoGetHeuristic(void*, void*, Layout* a, Layout* b, void*, Layout* d,
                                               void*, int most, Proposal* found, int* count) {
+    note(("operands " + std::to_string(a->type) + " " + std::to_string(b->type)).c_str());
     // No two E5M2 (29), and of integers (3) no BF16.
-    if (a->type == 29 || (a->type == 3 && d->type == 14)) {
+    if ((a->type == 29 && b->type == 29) || (a->type == 3 && d->type == 14)) {
         return 15;
     }
     const char* const wanted = std::getenv("PROPOSALS");

@@ -29,7 +29,7 @@ def run(job: Job) -> None:
         for shape, ld, element in zip(
             stacked_shapes(problem),
             (problem.lda, problem.ldb, problem.ldc),
-            (problem.dtype.ab, problem.dtype.ab, problem.dtype.c),
+            (problem.dtype.ab, problem.dtype.b, problem.dtype.c),
             strict=True,
         )
     )

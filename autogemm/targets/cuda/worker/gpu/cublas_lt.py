@@ -140,7 +140,6 @@ class _Plan:
         self._call = call
         self.dtype = dtype = problem.dtype
         layout = problem.layout
-        operand, result = dtype.ab.cuda_data_type, dtype.c.cuda_data_type
         self.description = ctypes.c_void_p()
         call(
             "cublasLtMatmulDescCreate",
@@ -167,10 +166,10 @@ class _Plan:
         # A row-major matrix seen as column-major; the stride from one product to the next is in
         # rows.
         matrices = (
-            (operand, *reversed(problem.b_shape), problem.ldb, of_b),
-            (operand, *reversed(problem.a_shape), problem.lda, of_a),
+            (dtype.b.cuda_data_type, *reversed(problem.b_shape), problem.ldb, of_b),
+            (dtype.ab.cuda_data_type, *reversed(problem.a_shape), problem.lda, of_a),
             (added, problem.n, problem.m, *((problem.n, 0) if is_other else (problem.ldc, of_c))),
-            (result, problem.n, problem.m, problem.ldc, of_c),
+            (dtype.c.cuda_data_type, problem.n, problem.m, problem.ldc, of_c),
         )
         self.layouts = tuple(ctypes.c_void_p() for _ in matrices)
         for created, (element, rows, columns, ld, apart) in zip(

@@ -36,7 +36,7 @@ def tensors(prepared: PreparedProblem, inputs: InputSet) -> tuple[Any, Any, Any]
     """op(A), op(B) and C as tensors over the same memory."""
     problem, dtype = prepared.problem, prepared.problem.dtype
     a = _tensor(inputs.a.address, problem.a_shape, problem.lda, dtype.ab)
-    b = _tensor(inputs.b.address, problem.b_shape, problem.ldb, dtype.ab)
+    b = _tensor(inputs.b.address, problem.b_shape, problem.ldb, dtype.b)
     c_address = inputs.own_c or prepared.result.address
     c = _tensor(c_address, (problem.m, problem.n), problem.ldc, dtype.c)
     return (a.T if problem.layout.trans_a else a), (b.T if problem.layout.trans_b else b), c

@@ -181,7 +181,7 @@ class InputSet:
         counts = zip(problem.num_matrices, problem.batch_rows, strict=True)
         of_a, of_b, self._of_c = (Stacking(*one) for one in counts)
         self.a = Matrix(gpu, problem.a_shape, problem.lda, dtype.ab, of_a)
-        self.b = Matrix(gpu, problem.b_shape, problem.ldb, dtype.ab, of_b)
+        self.b = Matrix(gpu, problem.b_shape, problem.ldb, dtype.b, of_b)
         packed = (problem.m * problem.num_products, problem.n)
         self.c0 = Matrix(gpu, packed, problem.n, dtype.c) if problem.reads_c else None
         self.extras = {

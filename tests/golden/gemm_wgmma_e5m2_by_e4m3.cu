@@ -1,0 +1,720 @@
+// autogemm, family gemm_wgmma: BM=128 BN=128 WM=64 WN=128 STAGES=6 SCHEDULE=cooperative CLUSTER_M=2
+// CLUSTER_N=1 SPLIT_K=1 BOX_M=64 C_BUFFERS=1 GROUP_M=8 BLOCKS=132 EPILOGUE=after K_ORDER=forward
+// SWAP_AB=0 SHORT_BY=0 PACK=none PROMOTE=128 PROMOTION=after STORE_C=tma
+
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
+// A e5m2, B e4m3, C bf16, accumulators FP32 in registers, of fewer bits in tensor cores.
+// Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
+//
+// TMA loads k tiles of A and B into stages in shared memory; warpgroups multiply them.
+//
+// Valid for:
+//   M, K: any; N: multiples of 8, since TMA writes C in chunks of 16 bytes
+//   A, B: aligned to 16 bytes, lda and ldb multiples of 16
+//   C: aligned to 16 bytes, ldc a multiple of 8
+
+// Instructions of Hopper alone, which the plain target sm_90 does not have.
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
+#endif
+
+// The bits of an e5m2 of A, or of an e4m3 of B.
+using Element = unsigned char;
+using Result = unsigned short;
+
+// Tile of C owned by one thread block, and by one warpgroup (four warps).
+constexpr int BM = 128;
+constexpr int BN = 128;
+constexpr int WM = 64;
+constexpr int WN = 128;
+// Stages: k tiles of A and B that are in flight or in use.
+constexpr int STAGES = 6;
+// Blocks of a cluster, one below the other, each of which loads a fraction of B's k tile for all.
+constexpr int CLUSTER_M = 2;
+// Boxes of C, 64 rows of 128 bytes, that a warpgroup fills while TMA writes others.
+constexpr int BOX_M = 64;
+constexpr int C_BUFFERS = 1;
+
+constexpr int WARPGROUP = 128;
+constexpr int CONSUMERS = (BM / WM) * (BN / WN);
+constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
+// Depth of a k tile: 128 bytes of a stored row, or as many rows of an operand stored across k.
+constexpr int BK = 128 / sizeof(Element);
+// Depth of one instruction.
+constexpr int STEP = 32 / sizeof(Element);
+constexpr int A_BYTES = BM * 128;
+constexpr int STAGE_BYTES = (BM + BN) * 128;
+// An instruction makes 64 rows and all columns of a warpgroup, a thread NUM_ACCUM elements of them.
+constexpr int ROW_TILES = WM / 64;
+constexpr int NUM_ACCUM = WN / 2;
+constexpr int BOX_N = 128 / sizeof(Result);
+constexpr int BOX_BYTES = BOX_M * 128;
+// All boxes of a warpgroup.
+constexpr int C_BYTES = C_BUFFERS * 64 * 128;
+
+// The number of this thread's warp. A shuffle tells the compiler that it is the same in all lanes:
+// what is computed from it, such as addresses of products and copies, stays in uniform registers,
+// from which their instructions take it.
+__device__ __forceinline__ int warp_number() {
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+}
+
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// True in one thread of a warp, always the same; executed by all of them. If a comparison of thread
+// numbers chose the thread that copies, the compiler would make a loop over threads of each copy.
+__device__ __forceinline__ bool is_elected() {
+    unsigned elected;
+    asm volatile(
+        "{\n"
+        ".reg .pred elected;\n"
+        "elect.sync _|elected, 0xffffffff;\n"
+        "selp.u32 %0, 1, 0, elected;\n"
+        "}"
+        : "=r"(elected));
+    return elected != 0;
+}
+
+// The rank of this block among the blocks of its cluster.
+__device__ __forceinline__ unsigned cluster_rank() {
+    unsigned rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// All threads of the cluster arrive, then wait: what came before the arrivals is seen behind the
+// wait. A block whose shared memory others read must not exit before they have arrived behind that.
+__device__ __forceinline__ void cluster_arrive_release() {
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
+
+// Arrives without ordering what this thread wrote: nothing of it may be read behind the wait.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+
+__device__ __forceinline__ void cluster_wait_acquire() {
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+__device__ __forceinline__ void cluster_sync() {
+    cluster_arrive_release();
+    cluster_wait_acquire();
+}
+
+// The address that `shared` has in the shared memory of the block of that rank.
+__device__ __forceinline__ unsigned address_in_rank(const void* shared, unsigned rank) {
+    unsigned address;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(address)
+        : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank));
+    return address;
+}
+
+// Loads four floats from there, or stores them there; aligned to 16 bytes.
+__device__ __forceinline__ float4 load_from_rank(const float* shared, unsigned rank) {
+    float4 value;
+    asm volatile("ld.shared::cluster.v4.f32 { %0, %1, %2, %3 }, [%4];"
+                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                 : "r"(address_in_rank(shared, rank))
+                 : "memory");
+    return value;
+}
+
+__device__ __forceinline__ void store_to_rank(float* shared, unsigned rank, float4 value) {
+    asm volatile(
+        "st.shared::cluster.v4.f32 [%0], { %1, %2, %3, %4 };" ::"r"(address_in_rank(shared, rank)),
+        "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+        : "memory");
+}
+
+// A barrier in shared memory, for num_arrivals arrivals in each phase.
+__device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(num_arrivals)
+                 : "memory");
+}
+
+// Called by the thread that initialised, before a barrier: bulk copies and other blocks see it.
+__device__ __forceinline__ void mbarrier_fence_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Orders what this thread and those before it stored or read before bulk copies that follow.
+__device__ __forceinline__ void fence_before_bulk_copies() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Arrives: threads that wait for this phase see what came before.
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long* mbarrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier))
+                 : "memory");
+}
+
+// Arrives, and keeps the phase from ending before bulk copies have brought num_bytes.
+__device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier,
+                                                       unsigned num_bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(num_bytes)
+                 : "memory");
+}
+
+// Arrives at the barrier in the shared memory of another block of the cluster.
+__device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbarrier,
+                                                        unsigned rank) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
+                     address_in_rank(mbarrier, rank))
+                 : "memory");
+}
+
+// The same where nothing was written for that block, as when it may fill shared memory again: this
+// waits for no write of this thread.
+__device__ __forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier,
+                                                                unsigned rank) {
+    asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
+                     address_in_rank(mbarrier, rank))
+                 : "memory");
+}
+
+// Waits for the end of the phase of that parity; the first phase has parity 0.
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsigned parity) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(mbarrier);
+    unsigned done;
+    do {
+        asm volatile(
+            "{\n"
+            ".reg .pred done;\n"
+            "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, done;\n"
+            "}"
+            : "=r"(done)
+            : "r"(address), "r"(parity)
+            : "memory");
+    } while (done == 0);
+}
+
+// A barrier for num_threads of the block, a multiple of 32. Numbers go from 1 to 15.
+__device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
+}
+
+// Counts this thread as arrived without waiting for the others.
+__device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
+    asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
+}
+
+// A matrix as the driver describes it to TMA; passed as `const __grid_constant__ TensorMap`.
+struct __align__(64) TensorMap {
+    unsigned long long words[16];
+};
+
+// Prefetches the map before its first use.
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Starts a copy of the map's box, its first element in that column and row; what lies outside the
+// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
+// box, ends when they have come.
+__device__ __forceinline__ void copy_tile(void* shared, const TensorMap& map, int column, int row,
+                                          unsigned long long* mbarrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, { %2, %3 }], [%4];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+        "l"(&map), "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+        : "memory");
+}
+
+// Copies to the same place in every block of the cluster whose bit is set in ranks; the mbarrier at
+// the same place in each of them counts its own bytes.
+__device__ __forceinline__ void copy_tile_to_ranks(void* shared, const TensorMap& map, int column,
+                                                   int row, unsigned long long* mbarrier,
+                                                   unsigned ranks) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, { %2, %3 }], [%4], %5;" ::"r"(
+            (unsigned)__cvta_generic_to_shared(shared)),
+        "l"(&map), "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(mbarrier)),
+        "h"((unsigned short)ranks)
+        : "memory");
+}
+
+// Starts to write a box from shared memory, without what lies outside the matrix. Threads that
+// filled it have called fence_before_bulk_copies() and a barrier before.
+__device__ __forceinline__ void store_tile(const void* shared, const TensorMap& map, int column,
+                                           int row) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, { %1, %2 }], [%3];" ::"l"(
+            &map),
+        "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(shared))
+        : "memory");
+}
+
+// Called by the thread that started them: stores since the last call are one group.
+__device__ __forceinline__ void commit_tile_stores() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Waits until all but the last `num_left` groups of this thread (a constant) have read shared
+// memory, which may then be filled again.
+#define wait_for_tile_reads(num_left) \
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(num_left) : "memory")
+
+// Waits until they have written C as well.
+#define wait_for_tile_stores(num_left) \
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(num_left) : "memory")
+
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte chunks swizzled by
+// row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
+// stride_bytes apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one
+// k, eight k are stride_bytes apart, the next 64 elements leading_bytes. Add bytes >> 4 to move it.
+__device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared,
+                                                                    unsigned leading_bytes,
+                                                                    unsigned stride_bytes) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    return (unsigned long long)(address >> 4 & 0x3fffu) |
+           (unsigned long long)(leading_bytes >> 4) << 16 |
+           (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
+}
+
+// Called before the first product that reads registers which this thread wrote.
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+// Products started since the last call are one group.
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Wait until all groups are done, or all but the last.
+__device__ __forceinline__ void wgmma_wait_0() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_wait_1() {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
+// Called behind a wait: the compiler must not read these accumulators earlier.
+__device__ __forceinline__ void keep_in_place(float (&accum)[64]) {
+    #pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        asm volatile("" : "+f"(accum[i])::"memory");
+    }
+}
+
+// The compiler computes these descriptors here and not where they are used, so that products do not
+// wait for it.
+__device__ __forceinline__ void compute_now(unsigned long long& a, unsigned long long& b) {
+    asm volatile("" : "+l"(a), "+l"(b));
+}
+
+// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
+//   a: 64 x 32, stored along k
+//   b: 32 x 128, stored along k
+//   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
+__device__ __forceinline__ void wgmma_e5m2xe4m3_kk(float (&d)[64], unsigned long long a,
+                                                   unsigned long long b, unsigned accumulate) {
+    // clang-format off
+    asm volatile(
+        "{\n"
+        ".reg .pred accumulate;\n"
+        "setp.ne.b32 accumulate, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k32.f32.e5m2.e4m3 "
+        "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+        "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63 }, "
+        "%64, %65, accumulate, 1, 1;\n"
+        "}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+        : "l"(a), "l"(b), "r"(accumulate));
+    // clang-format on
+}
+
+// Release registers to other warpgroups, or take what they released (setmaxnreg); executed by all
+// threads of a warpgroup.
+__device__ __forceinline__ void give_up_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+}
+
+__device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+}
+
+// Four 8 x 8 matrices of 16-bit elements to shared memory: lane i has the address of a row, and two
+// neighbours of row i / 4 of each matrix.
+__device__ __forceinline__ void store_matrices(void* row, const unsigned (&from)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], { %1, %2, %3, %4 };" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(row)),
+                 "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
+                 : "memory");
+}
+
+// Rounded to nearest.
+__device__ __forceinline__ unsigned short bf16_from_float(float value) {
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+// Two of them in one word.
+__device__ __forceinline__ unsigned bf16_pair(float low, float high) {
+    unsigned bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+#endif  // AUTOGEMM_EMULATOR
+
+__device__ __forceinline__ float float_from_bf16(unsigned short bits) {
+    return __uint_as_float((unsigned)bits << 16);
+}
+
+// Stages in shared memory, each with room for a k tile of A and one of B. A stage is full when TMA
+// has brought their bytes, and empty when all warps that multiply have released it.
+struct Pipeline {
+    unsigned char* stages;
+    unsigned long long* full;
+    unsigned long long* empty;
+    // The next stage, and the parity of its phase: how often all stages have been used.
+    int stage = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ unsigned char* k_tile_a() const {
+        return stages + stage * STAGE_BYTES;
+    }
+
+    __device__ __forceinline__ unsigned char* k_tile_b() const {
+        return k_tile_a() + A_BYTES;
+    }
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+
+    // Called by each warp when its products with that stage are done.
+    __device__ __forceinline__ void release(int used) const {
+        const int lane = threadIdx.x % 32;
+        // Other blocks of the cluster fill this stage, too.
+        if (lane < CLUSTER_M) {
+            mbarrier_arrive_relaxed_at_rank(empty + used, lane);
+        }
+    }
+};
+
+// A block's tile: where in C it begins.
+struct Place {
+    int m0, n0;
+};
+
+// Tiles of whole clusters: each block makes one of its cluster's.
+struct Tiles {
+    unsigned rows, columns;
+    int row_in_cluster, column_in_cluster;
+
+    __device__ __forceinline__ int count() const {
+        return (int)(rows * columns);
+    }
+
+    // Down GROUP_M rows of tiles, then one column on, so that tiles in flight share rows of A and
+    // columns of B in L2.
+    static constexpr int GROUP_M = 8;
+
+    __device__ __forceinline__ Place place(unsigned index) const {
+        const unsigned in_group = index % (GROUP_M * columns);
+        const int first = index / (GROUP_M * columns) * GROUP_M;
+        // The last group may have fewer rows; a constant is divided by faster.
+        const int height = min(GROUP_M, (int)rows - first);
+        const int column = height == GROUP_M ? in_group / GROUP_M : in_group / height;
+        const int row = first + in_group - column * height;
+        const int m0 = (row * CLUSTER_M + row_in_cluster) * BM;
+        const int n0 = column * BN;
+        return {m0, n0};
+    }
+};
+
+// Loads rows m0 to m0 + BM of A, 128 bytes wide.
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const TensorMap& map, int m0, int k0,
+                                       unsigned long long* full) {
+    copy_tile(k_tile, map, k0, m0, full);
+}
+
+// Loads rows n0 to n0 + BN of B, 128 bytes wide.
+// Each block loads a fraction of them, for all blocks that share them.
+__device__ __forceinline__ void load_b(unsigned char* k_tile, const TensorMap& map,
+                                       const Tiles& tiles, int n0, int k0,
+                                       unsigned long long* full) {
+    constexpr int ROWS = BN / CLUSTER_M;
+    const int own = tiles.row_in_cluster * ROWS;
+    copy_tile_to_ranks(k_tile + own * 128, map, k0, n0 + own, full, 0x3u);
+}
+
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+
+    // Whether C is made of accumulators as they are.
+    __device__ __forceinline__ bool is_identity() const {
+        return alpha == 1.0f && beta == 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// C, of which M x N elements exist. TMA writes it; old values are read from here.
+struct Output {
+    int M, N;
+    const Result* C;
+    int ldc;
+    Epilogue with;
+
+    // The element of C that an accumulator becomes. Outside C, where nothing is written, it may be
+    // any value, and the epilogue still gets a row and a column of C.
+    __device__ __forceinline__ float element(float accum, int m, int n) const {
+        float old_c = 0.0f;
+        if (with.reads_c() && m < M && n < N) {
+            old_c = float_from_bf16(C[(long long)m * ldc + n]);
+        }
+        return epilogue(accum, old_c, min(m, M - 1), min(n, N - 1), with);
+    }
+};
+
+// Accumulators become elements of C, STEP_ACCUM of a thread at a time. They are always the first
+// ones: behind each step all move down, so that this code, which few need, is there once and not
+// for each register; the last step leaves all where they were.
+__device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int n0,
+                                               float (&accum)[ROW_TILES][NUM_ACCUM]) {
+    constexpr int STEP_ACCUM = 16;
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll 1
+        for (int first = 0; first < NUM_ACCUM; first += STEP_ACCUM) {
+            float elements[STEP_ACCUM];
+            #pragma unroll
+            for (int at = 0; at < STEP_ACCUM; ++at) {
+                const int m = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
+                const int n = n0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
+                elements[at] = output.element(accum[i][at], m, n);
+            }
+            #pragma unroll
+            for (int at = 0; at < NUM_ACCUM; ++at) {
+                accum[i][at] = at + STEP_ACCUM < NUM_ACCUM
+                                   ? accum[i][(at + STEP_ACCUM) % NUM_ACCUM]
+                                   : elements[(at + STEP_ACCUM) % NUM_ACCUM];
+            }
+        }
+    }
+}
+
+// What a thread has of a box: its elements of C, two in a word.
+constexpr int IN_BOX = BOX_N / 4;
+
+// Writes a box of a warpgroup. TMA undoes the swizzle of a box's 16-byte chunks as it writes them,
+// and leaves out what is outside C.
+__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const TensorMap& map_c,
+                                          int warpgroup, int m0, int n0, const unsigned* words) {
+    const int thread = threadIdx.x % WARPGROUP;
+    const int warp = thread / 32;
+    const int lane = thread % 32;
+    if (thread == 0) {
+        wait_for_tile_reads(C_BUFFERS - 1);
+    }
+    named_barrier_sync(1 + warpgroup, WARPGROUP);
+    unsigned char* const box = boxes + buffer * BOX_BYTES;
+    #pragma unroll
+    for (int at = 0; at < IN_BOX; at += 4) {
+        const unsigned four[4] = {words[at], words[at + 1], words[at + 2], words[at + 3]};
+        const int row = 16 * warp + lane % 16;
+        const int chunk = (at / 2 + lane / 16) ^ lane % 8;
+        store_matrices(box + row * 128 + chunk * 16, four);
+    }
+    fence_before_bulk_copies();
+    named_barrier_sync(1 + warpgroup, WARPGROUP);
+    if (thread == 0) {
+        store_tile(box, map_c, n0, m0);
+        commit_tile_stores();
+    }
+}
+
+// Writes a warpgroup's tile, box by box.
+__device__ __forceinline__ void store_accum(unsigned char* boxes, const TensorMap& map_c,
+                                            int warpgroup, int m0, int n0, const Output& output,
+                                            float (&accum)[ROW_TILES][NUM_ACCUM]) {
+    if (!output.with.is_identity()) {
+        apply_epilogue(output, m0, n0, accum);
+    }
+    int buffer = 0;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll
+        for (int n = 0; n < WN; n += BOX_N) {
+            const float* const elements = &accum[i][n / 2];
+            unsigned words[IN_BOX];
+            #pragma unroll
+            for (int at = 0; at < IN_BOX; ++at) {
+                words[at] = bf16_pair(elements[2 * at], elements[2 * at + 1]);
+            }
+            store_box(boxes, buffer, map_c, warpgroup, m0 + 64 * i, n0 + n, words);
+            buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
+        }
+    }
+}
+
+// accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles:
+// the sums over each, which are added in FP32.
+__device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
+                                              int column, float (&accum)[ROW_TILES][NUM_ACCUM]) {
+    static_assert(BK == 128, "sums are added after each k tile");
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll
+        for (int j = 0; j < NUM_ACCUM; ++j) {
+            accum[i][j] = 0.0f;
+        }
+    }
+    mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+    unsigned long long a = matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
+    unsigned long long b =
+        matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+        const int used = pipeline.stage;
+        // One row tile after the other, so that sums in tensor cores take the registers of one.
+        #pragma unroll
+        for (int i = 0; i < ROW_TILES; ++i) {
+            float partial[NUM_ACCUM];
+            wgmma_fence();
+            #pragma unroll
+            for (int step = 0; step < BK / STEP; ++step) {
+                const int in_a = i * 64 * 128 + step * 32;
+                const int in_b = step * 32;
+                wgmma_e5m2xe4m3_kk(partial, a + (in_a >> 4), b + (in_b >> 4), step > 0);
+            }
+            wgmma_commit();
+            if (i + 1 == ROW_TILES) {
+                // Products are under way while the next k tile is waited for.
+                pipeline.advance();
+                if (k_tile + 1 < num_k_tiles) {
+                    mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
+                }
+                a = matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
+                b = matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
+                compute_now(a, b);
+            }
+            wgmma_wait_0();
+            if (i + 1 == ROW_TILES) {
+                pipeline.release(used);
+            }
+            keep_in_place(partial);
+            #pragma unroll
+            for (int j = 0; j < NUM_ACCUM; ++j) {
+                accum[i][j] += partial[j];
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const Element* __restrict__ A, int lda,
+                const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C, int ldc,
+                const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+                const __grid_constant__ TensorMap map_c) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    unsigned char* const boxes = shared + STAGES * STAGE_BYTES;
+    unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
+    Pipeline pipeline = {shared, barriers, barriers + STAGES};
+    const int warp = warp_number();
+    const int warpgroup = warp / 4;
+
+    if (threadIdx.x == CONSUMERS * WARPGROUP) {
+        prefetch_tensor_map(map_a);
+        prefetch_tensor_map(map_b);
+        prefetch_tensor_map(map_c);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(pipeline.full + stage, 1);
+            // One arrival for each warp that releases it.
+            mbarrier_init(pipeline.empty + stage, 4 * CONSUMERS * 2);
+        }
+        mbarrier_fence_init();
+    }
+    cluster_arrive_relaxed();
+    cluster_wait_acquire();
+
+    Tiles tiles;
+    tiles.rows = (M + BM * CLUSTER_M - 1) / (BM * CLUSTER_M);
+    tiles.columns = (N + BN - 1) / BN;
+    tiles.row_in_cluster = (int)cluster_rank();
+    tiles.column_in_cluster = 0;
+    const int first_tile = (int)blockIdx.x / 2;
+    const int stride = (int)gridDim.x / 2;
+    const int num_k_tiles = (K + BK - 1) / BK;
+
+    const Epilogue with = {alpha, beta};
+    if (warpgroup == CONSUMERS) {
+        // Load: one thread keeps the stages full, across the ends of tiles.
+        give_up_registers();
+        if (warp % 4 == 0 && is_elected()) {
+            for (int tile = first_tile; tile < tiles.count(); tile += stride) {
+                const Place place = tiles.place(tile);
+                for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+                    const int k0 = k_tile * BK;
+                    unsigned long long* const full = pipeline.full + pipeline.stage;
+                    mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
+                    mbarrier_arrive_expect(full, STAGE_BYTES);
+                    load_a(pipeline.k_tile_a(), map_a, place.m0, k0, full);
+                    load_b(pipeline.k_tile_b(), map_b, tiles, place.n0, k0, full);
+                    pipeline.advance();
+                }
+            }
+        }
+    } else {
+        take_registers();
+        float accum[ROW_TILES][NUM_ACCUM];
+        // Multiply and store.
+        const int row = warpgroup / (BN / WN) * WM;
+        const int column = warpgroup % (BN / WN) * WN;
+        for (int tile = first_tile; tile < tiles.count(); tile += stride) {
+            const Place place = tiles.place(tile);
+            const Output output = {M, N, C, ldc, with};
+            multiply_tile(pipeline, num_k_tiles, row, column, accum);
+            store_accum(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0 + row,
+                        place.n0 + column, output, accum);
+        }
+        if (threadIdx.x % WARPGROUP == 0) {
+            wait_for_tile_reads(0);
+        }
+    }
+
+    // No block exits while others arrive at its barriers.
+    cluster_arrive_relaxed();
+    cluster_wait_acquire();
+}
