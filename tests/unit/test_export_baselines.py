@@ -135,6 +135,7 @@ def timed(program: Path, cublas: Path, times: str, **variables: str) -> Run:
 
 
 def baseline_of(run: Run) -> str:
+    assert "baseline" in run.output, run.output
     (name,) = re.findall(r"^baseline (.*), the fastest of", run.output, re.MULTILINE)
     return name
 
@@ -186,6 +187,30 @@ def test_converted_e5m2_have_the_scales_of_blocks(
     assert "left out" not in run.output
     # The plain product, of which cuBLASLt has no scales.
     assert "SCALE_MODE_A" not in (tmp_path / "program.cpp").read_text()
+
+
+@pytest.mark.parametrize("k", [144, 512, 650])
+def test_scales_of_blocks_are_arranged_for_cublas(tmp_path: Path, cublas: Path, k: int) -> None:
+    """Rows of scales of B are a multiple of 4 apart there."""
+    problem = Problem(3, 130, k, Layout.NT, DType.E4M3).with_epilogue(Epilogue(BLOCKS))
+    program = program_of(problem, tmp_path)
+    times = "kernel 300\nlt1 400\nlt3 310\n"
+    run = timed(program, cublas, times)
+    assert baseline_of(run) == "cuBLASLt proposal 2"
+    assert "left out" not in run.output
+    wrong = timed(program, cublas, times, CALL_FAULT="lt3 last")
+    assert "left out cuBLASLt proposal 2, which is wrong here" in wrong.output
+
+
+@pytest.mark.parametrize("dtype", [DType.E4M3_E4M3, DType.E4M3], ids=str)
+def test_nothing_is_added_to_a_c_of_8_bits(tmp_path: Path, cublas: Path, dtype: DType) -> None:
+    program = program_of(replace(PROBLEM, dtype=dtype), tmp_path)
+    times = "kernel 300\nlt1 400\nlt3 410\nlt1f 390\nlt3f 320\n"
+    run = timed(program, cublas, times)
+    assert baseline_of(run) == "cuBLASLt proposal 2 (fast accumulation)"
+    assert "left out" not in run.output
+    wrong = timed(program, cublas, times, CALL_FAULT="lt3f last")
+    assert "left out cuBLASLt proposal 2 (fast accumulation), which is wrong here" in wrong.output
 
 
 @pytest.mark.parametrize(

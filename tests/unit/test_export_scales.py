@@ -114,6 +114,6 @@ def test_the_baseline_reads_the_same_scales() -> None:
     text = export_cuda(
         stored_kernel(family, problem, config), family, "best.cu", date(2026, 11, 23)
     )
-    assert "void* const scales_a = x.epilogue_sb.data;" in text
+    assert "void* const scales_a = padded_scales_.data;" in text
     assert 'pointwise kernel", queue' not in text
     assert "an array of ceil_div(K, 128) * M elements" in text

@@ -452,6 +452,8 @@ def _types(problem: Problem) -> dict[str, object]:
         "rounds_sums": c.size_bytes < Element.F32.size_bytes and not called.c.is_integer,
         "dtype_wide": called.ab.label,
         "type_wide": called.ab.host_type if called.ab is not ab else "",
+        # Whether cuBLAS takes scales of blocks, which are stored otherwise for it.
+        "pads_scales": bool(problem.epilogue.scales) and not problem.converts,
         "has_few_bits": called.adds_in_few_bits and not problem.epilogue.scales,
         "accum_fraction_bits": ab.accum_fraction_bits,
         "products_per_step": ab.products_per_step,

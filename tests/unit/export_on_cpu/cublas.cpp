@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "cuda_fp8.h"
+
 extern "C" void queue_time(const char* name);
 extern "C" void note(const char* line);
 extern "C" int is_captured();
@@ -39,15 +41,6 @@ extern "C" int cublasGetProperty(int part, int* value) {
     return 0;
 }
 
-// An E4M3 or E5M2 without NaN and infinity.
-static float byte_float(uint8_t bits, int fraction_bits) {
-    const int exponent = (bits & 0x7f) >> fraction_bits, least = (1 << (6 - fraction_bits)) - 2;
-    const int fraction = bits & ((1 << fraction_bits) - 1);
-    const int scale = (exponent != 0 ? exponent - 1 : 0) - least - fraction_bits;
-    const float size = std::ldexp((float)(fraction + (exponent != 0) * (1 << fraction_bits)), scale);
-    return bits & 0x80 ? -size : size;
-}
-
 // A matrix of FP32 (cudaDataType_t 0), BF16 (14), E4M3 (28), E5M2 (29) or integers of 8 (3) or 32 bits
 // (10), column-major, as it is multiplied.
 struct Matrix {
@@ -55,7 +48,17 @@ struct Matrix {
     int type;
     long ld;
     bool is_transposed;
+    // Scales of blocks of 128 of K and of so many rows: each row of blocks lies `row_step` behind the
+    // one before, each block of K `k_step`.
+    const float* scales = nullptr;
+    long block_rows = 1, row_step = 0, k_step = 0;
 
+    // Of an element of an operand: those of A have rows, those of B columns outside of K.
+    float scale(long outside, long k) const {
+        return scales == nullptr
+                   ? 1.0f
+                   : scales[outside / block_rows * row_step + k / 128 * k_step];
+    }
     float get(long row, long column) const {
         const long i = is_transposed ? column + row * ld : row + column * ld;
         if (type == 0) {
@@ -64,8 +67,11 @@ struct Matrix {
         if (type == 3 || type == 10) {
             return type == 3 ? static_cast<int8_t*>(data)[i] : static_cast<int32_t*>(data)[i];
         }
-        if (type == 28 || type == 29) {
-            return byte_float(static_cast<uint8_t*>(data)[i], type == 28 ? 3 : 2);
+        if (type == 28) {
+            return (float)static_cast<__nv_fp8_e4m3*>(data)[i];
+        }
+        if (type == 29) {
+            return (float)static_cast<__nv_fp8_e5m2*>(data)[i];
         }
         const uint32_t wide = (uint32_t)static_cast<uint16_t*>(data)[i] << 16;
         float value;
@@ -79,6 +85,10 @@ struct Matrix {
         }
         if (type == 10) {
             static_cast<int32_t*>(data)[row + column * ld] = value;
+            return;
+        }
+        if (type == 28) {
+            static_cast<__nv_fp8_e4m3*>(data)[row + column * ld] = __nv_fp8_e4m3(value);
             return;
         }
         uint32_t bits;
@@ -118,7 +128,9 @@ static int gemm(const char* name, long m, long n, long k, float alpha, Matrix a,
         for (long i = 0; i < m; ++i) {
             double sum = 0;
             for (long p = 0; p < k; ++p) {
-                sum += (double)cut(a.get(i, p), fault == "tf32") * cut(b.get(p, j), fault == "tf32");
+                const double scale = (double)a.scale(i, p) * b.scale(j, p);
+                const double of_b = cut(b.get(p, j), fault == "tf32");
+                sum += cut(a.get(i, p), fault == "tf32") * of_b * scale;
             }
             const bool is_last = i == m - 1 && j == n - 1;
             sum *= fault == "double" || (fault == "last" && is_last) ? 2 : 1;
@@ -168,12 +180,15 @@ struct Description {
     int epilogue;
     void* bias;
     int8_t adds_fast;
+    // cublasLtMatmulMatrixScale_t of A and B, 0 where they have none, and the scales.
+    int scale_modes[2];
+    float* scales[2];
 };
 extern "C" int cublasLtCreate(void**) {
     return 0;
 }
 extern "C" int cublasLtMatmulDescCreate(Description** created, int compute, int) {
-    *created = new Description{compute, {0, 0}, 1, nullptr, 0};
+    *created = new Description{compute, {0, 0}, 1, nullptr, 0, {0, 0}, {nullptr, nullptr}};
     return 0;
 }
 extern "C" int cublasLtMatmulDescSetAttribute(Description* description, int attribute,
@@ -184,6 +199,10 @@ extern "C" int cublasLtMatmulDescSetAttribute(Description* description, int attr
         std::memcpy(&description->epilogue, value, bytes);
     } else if (attribute == 8) {
         std::memcpy(&description->bias, value, bytes);
+    } else if (attribute == 17 || attribute == 18) {
+        std::memcpy(&description->scales[attribute - 17], value, bytes);
+    } else if (attribute == 31 || attribute == 32) {
+        std::memcpy(&description->scale_modes[attribute - 31], value, bytes);
     } else if (attribute == 25) {
         std::memcpy(&description->adds_fast, value, bytes);
     } else {
@@ -245,10 +264,16 @@ extern "C" int cublasLtMatmul(void*, Description* multiply, const void* alpha_at
     const bool is_known = compute == 68 || (compute == 77 && a->type == 0) ||
                           (compute == 72 && a->type == 3 && c->type == 10);
     const float alpha = factor(alpha_at, compute), beta = factor(beta_at, compute);
-    // With an epilogue C may be another matrix than D.
-    const bool has_epilogue = c != d;
+    // With an epilogue C may be another matrix than D, and to 8-bit floats none is added.
+    const bool adds_none = C == nullptr && beta == 0 && d->type == 28;
+    const bool has_epilogue = c != d && !adds_none;
+    const bool has_scales = multiply->scale_modes[0] != 0;
+    // Blocks of 128 x 128 of A, and of 128 along k of B.
+    if (has_scales && (multiply->scale_modes[0] != 5 || multiply->scale_modes[1] != 4)) {
+        return 7;
+    }
     if (!is_known || m != c->rows || n != c->columns || k != k_of_b || m != d->rows ||
-        n != d->columns || (C != D && !has_epilogue) || bytes != workspace_bytes) {
+        n != d->columns || (C != D && !has_epilogue && !adds_none) || (C == nullptr && !adds_none) || bytes != workspace_bytes) {
         return 7;  // CUBLAS_STATUS_INVALID_VALUE
     }
     // Graphs keep the name.
@@ -257,15 +282,19 @@ extern "C" int cublasLtMatmul(void*, Description* multiply, const void* alpha_at
     const std::string& name = *names.insert((has_epilogue ? "fused" : "lt") + number).first;
     const Matrix from = {C, c->type, c->ld, false};
     const Matrix to = {D, d->type, d->ld, false};
+    Matrix of_a = {A, a->type, a->ld, ta};
+    Matrix of_b = {B, b->type, b->ld, tb};
+    if (has_scales) {
+        of_a = {A, a->type, a->ld, ta, multiply->scales[0], 128, (k + 511) / 512 * 4, 1};
+        of_b = {B, b->type, b->ld, tb, multiply->scales[1], 1, 1, n};
+    }
     if (!has_epilogue) {
-        return gemm(name.c_str(), m, n, k, alpha, {A, a->type, a->ld, ta},
-                    {B, b->type, b->ld, tb}, beta, to);
+        return gemm(name.c_str(), m, n, k, alpha, of_a, of_b, beta, to);
     }
     // Sums in FP32, then a bias for each row and relu, which are the epilogues that it knows.
     std::vector<float> sums(m * n);
     const Matrix sum = {sums.data(), 0, m, false};
-    const int status = gemm(name.c_str(), m, n, k, alpha, {A, a->type, a->ld, ta},
-                            {B, b->type, b->ld, tb}, 0, sum);
+    const int status = gemm(name.c_str(), m, n, k, alpha, of_a, of_b, 0, sum);
     const Matrix bias = {multiply->bias, d->type, 1, false};
     for (long i = 0; i < m && status == 0 && !is_captured(); ++i) {
         for (long j = 0; j < n; ++j) {
