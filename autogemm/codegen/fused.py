@@ -75,7 +75,7 @@ class Fused:
     has_matrix: bool
     """Whether an input or the second output has a row for each row of C."""
     of_groups: bool
-    """Whether an input has elements for each group."""
+    """Whether an input has elements for each group, scales of blocks not among them."""
     tiled: str
     """The input of which tiles may be loaded as those of C are stored; empty for none."""
     is_scaled_product: bool
@@ -122,7 +122,7 @@ def fused_of(problem: Problem) -> Fused | None:
         reads_beta=epilogue.reads("beta"),
         reads_c=epilogue.reads("c"),
         has_matrix=has_matrix,
-        of_groups=epilogue.is_of_groups,
+        of_groups=any(one.step for one in inputs),
         tiled="" if tiled is None else tiled.name,
         is_scaled_product=epilogue.is_scaled_product,
         fields=(

@@ -17,6 +17,7 @@ from autogemm.model.formula import (
     MAX_LENGTH,
     OUTPUT_AXES,
     SCALE_AXES,
+    SCALED_PRODUCT,
     Formula,
     Node,
     Read,
@@ -351,8 +352,7 @@ def _check_scales(text: str, formula: Formula) -> None:
     trees = [formula.root, *([formula.output[1]] if formula.output else [])]
     left = [reads for tree in trees for reads in reads_of(without_scales(tree))]
     if len(scales) != 2 or any(one.name in scales for one in left):
-        index = "] * b[".join(SCALE_AXES)
-        rule = f"scales of blocks are read once, both at once: (acc * a[{index}])"
+        rule = f"scales of blocks are read once, both at once: ({SCALED_PRODUCT})"
         raise _wrong(text, scales[0], rule)
     if sum(one.name == "acc" for one in left) > 1:
         raise _wrong(text, "acc", "acc is read once where blocks have scales", last=True)

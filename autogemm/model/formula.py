@@ -25,11 +25,15 @@ FUNCTIONS = {
 AXES = ("m", "n", "m, n", "g", "g, n")
 INDICES = (
     "an index is [m], [n] or [m, n]; for groups [g] or [g, n]; for scales of blocks [k / 128, m] "
-    "and [n / 128, k / 128]"
+    "and [n / 128, k / 128] or, for groups, [g, n / 128, k / 128]"
 )
-# Those of an operand's scales: in each 128 of K, of each row of A and of each 128 columns of C.
+# Those of an operand's scales: in each 128 of K, of each row of A and of each 128 columns of C, of
+# which each group has its own.
 BLOCK = 128
-SCALES_OF_A, SCALES_OF_B = SCALE_AXES = (f"k / {BLOCK}, m", f"n / {BLOCK}, k / {BLOCK}")
+SCALES_OF_A, SCALES_OF_B = f"k / {BLOCK}, m", f"n / {BLOCK}, k / {BLOCK}"
+SCALES_OF_GROUPS = f"g, {SCALES_OF_B}"
+SCALED_PRODUCT = f"acc * a[{SCALES_OF_A}] * b[{SCALES_OF_B}]"
+SCALE_AXES = (SCALES_OF_A, SCALES_OF_B, SCALES_OF_GROUPS)
 # That of a second output.
 OUTPUT_AXES = "m, n"
 # Columns of a product that is twice as wide as C, of which an element of C takes two.
@@ -166,9 +170,8 @@ def without_scales(node: Node) -> Node:
     """
     match node:
         case Apply("*", (Apply("*", (Read("acc", "") as acc, Read(axes=a))), Read(axes=b))) if (
-            a,
-            b,
-        ) == SCALE_AXES:
+            a == SCALES_OF_A and b in (SCALES_OF_B, SCALES_OF_GROUPS)
+        ):
             return acc
         case Apply(op, args):
             return Apply(op, tuple(without_scales(arg) for arg in args))

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from autogemm.model.batch import ONE, Batch
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.epilogue import PLAIN, Epilogue, EpilogueInput
+from autogemm.model.formula import SCALED_PRODUCT, SCALES_OF_GROUPS
 from autogemm.model.groups import NONE, Groups
 from autogemm.support.errors import UsageError
 from autogemm.support.limits import Finite, Named
@@ -158,8 +159,17 @@ class Problem:
         """Scales of blocks are those of 8-bit floats, of one product."""
         if self.dtype.ab.size_bytes != 1 or self.dtype.ab.is_integer:
             raise UsageError(f"scales of blocks are for 8-bit floats, got {self.dtype}")
-        if not (self.batch.is_one and self.groups.is_none):
-            raise UsageError("scales of blocks are for one product: leave out batch and groups")
+        if not self.batch.is_one or self.divides_k:
+            raise UsageError(
+                "scales of blocks are for one product, or groups of rows: leave out "
+                + (f"the batch of {self.batch.count}" if self.groups.is_none else "groups along K")
+            )
+        of_b = self.epilogue.scales[1]
+        if not self.groups.is_none and "g" not in of_b.axes:
+            raise UsageError(
+                f"each group has a B with scales of its own: write {of_b.name}[{SCALES_OF_GROUPS}] "
+                f"for {of_b.label}"
+            )
 
     def _check_output(self, output: EpilogueInput) -> None:
         if not self.batch.is_one:
@@ -282,6 +292,14 @@ class Problem:
         if self.layout.trans_a:
             return replace(self, k=rows, groups=groups)
         return replace(self, m=rows, groups=groups)
+
+    def product_of_group(self, rows: int) -> "Problem":
+        """The product of a group of so many rows, with nothing of the epilogue but scales of
+        blocks.
+        """
+        of_scales = Epilogue(SCALED_PRODUCT) if self.epilogue.scales else PLAIN
+        one = replace(self.plain_product, ldc=self.ldc, groups=NONE, epilogue=of_scales)
+        return one.regrouped(rows, NONE)
 
     @property
     def num_products(self) -> int:

@@ -284,14 +284,15 @@ def _scaled(problem: Problem, given: Given, plan: LaunchPlan, extras: Sequence[F
         return given
     values = [one for extra, one in zip(plan.arrays, extras, strict=True) if extra.is_input]
     arrays = [one for one in problem.epilogue.inputs if one.axes]
-    shape = (problem.m, problem.n, problem.k)
+    shape = (problem.m, problem.n, problem.k, problem.groups.count)
     of_a, of_b = (
         own.reshape(one.shape(*shape)).astype(np.float64)
         for one, own in zip(arrays, values, strict=True)
         if one.is_scale
     )
     for_a = np.repeat(of_a.T, BLOCK, axis=1)[:, : problem.k]
-    for_b = np.repeat(np.repeat(of_b, BLOCK, axis=0), BLOCK, axis=1)[: problem.n, : problem.k]
+    for_b = np.repeat(np.repeat(of_b, BLOCK, axis=-2), BLOCK, axis=-1)
+    for_b = for_b[..., : problem.n, : problem.k]
     layout = problem.layout
     return replace(
         given,

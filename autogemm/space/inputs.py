@@ -1,7 +1,7 @@
 """Arguments of a problem's kernels beside those of a GEMM."""
 
 from autogemm.model.dtypes import Element
-from autogemm.model.formula import SCALES_OF_A, SCALES_OF_B
+from autogemm.model.formula import SCALES_OF_A, SCALES_OF_B, SCALES_OF_GROUPS
 from autogemm.model.problem import Problem
 from autogemm.model.signature import ArgumentType, ProblemType
 from autogemm.space.expressions.parsing import parse_expression
@@ -11,6 +11,7 @@ from autogemm.space.family import ArgumentRule, Family
 _EXTENTS = {
     **{"m": "M", "n": "N", "m, n": "M * N", "g": "groups", "g, n": "groups * N"},
     **{SCALES_OF_A: "ceil_div(K, 128) * M", SCALES_OF_B: "ceil_div(N, 128) * ceil_div(K, 128)"},
+    SCALES_OF_GROUPS: "groups * ceil_div(N, 128) * ceil_div(K, 128)",
 }
 PREFIX = "epilogue_"
 

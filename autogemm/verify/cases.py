@@ -18,6 +18,7 @@ from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import PLAIN as PLAIN_GEMM
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import NONE as NO_GROUPS
+from autogemm.model.groups import Groups
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
 from autogemm.model.problem import Layout, Problem
@@ -139,8 +140,9 @@ def _roomy_space(
     epilogue: Epilogue,
 ) -> Space:
     # Elements of 8 bits are multiplied in the layout nt alone.
+    groups = Groups(2) if epilogue.is_of_groups else NO_GROUPS
     first, *others = (
-        replace(problem, dtype=dtype, layout=layout).with_epilogue(epilogue)
+        replace(problem, dtype=dtype, layout=layout, groups=groups).with_epilogue(epilogue)
         for layout in (Layout.NN, Layout.NT)
         for problem in ROOMY_PROBLEMS
     )

@@ -108,6 +108,16 @@ struct Tensor {
     void* data;
     int type;
     bool is_cut = false;
+    // Scales of blocks of 128 of K and of so many rows: each row of blocks lies `row_step` behind the
+    // one before, each block of K `k_step`.
+    const float* scales = nullptr;
+    long block_rows = 1, row_step = 0, k_step = 0;
+
+    // Of an element of an operand: those of A have rows, those of B columns outside of K.
+    float scale(long outside, long k) const {
+        return scales == nullptr ? 1.0f
+                                 : scales[outside / block_rows * row_step + k / 128 * k_step];
+    }
 
     float get(long i) const {
         if (type == 0) {
@@ -184,8 +194,16 @@ static int tensor_gemm(int trans_a, int trans_b, long m, long n, long k, float a
                        double (*time_us)(long)) {
     auto work = [=] {
         wait_s(1e-6 * time_us(k));
-        const std::vector<float> wide_a = widened(a, trans_a, m, k, lda);
-        const std::vector<float> wide_b = widened(b, trans_b, k, n, ldb);
+        std::vector<float> wide_a = widened(a, trans_a, m, k, lda);
+        std::vector<float> wide_b = widened(b, trans_b, k, n, ldb);
+        for (long p = 0; p < k; ++p) {
+            for (long i = 0; i < m; ++i) {
+                wide_a[i + p * m] *= a.scale(i, p);
+            }
+            for (long j = 0; j < n; ++j) {
+                wide_b[p + j * k] *= b.scale(j, p);
+            }
+        }
         std::vector<float> sums(m);
         for (long j = 0; j < n; ++j) {
             std::fill(sums.begin(), sums.end(), 0.0f);
@@ -293,6 +311,9 @@ struct Layout {
 struct Description {
     int compute;
     int transposed[2];
+    // cublasLtMatmulMatrixScale_t of A and B, 0 where they have none, and the scales.
+    int scale_modes[2];
+    const float* scales[2];
 };
 extern "C" int cublasLtCreate(void** handle) {
     *handle = reinterpret_cast<void*>(2);
@@ -300,13 +321,17 @@ extern "C" int cublasLtCreate(void** handle) {
 }
 extern "C" int cublasLtDestroy(void*) { return 0; }
 extern "C" int cublasLtMatmulDescCreate(Description** created, int compute, int) {
-    *created = new Description{compute, {0, 0}};
+    *created = new Description{compute, {0, 0}, {0, 0}, {nullptr, nullptr}};
     return 0;
 }
 extern "C" int cublasLtMatmulDescSetAttribute(Description* description, int attribute,
-                                              const int32_t* value, size_t) {
+                                              const void* value, size_t bytes) {
     if (attribute == 3 || attribute == 4) {
-        description->transposed[attribute - 3] = *value;
+        memcpy(&description->transposed[attribute - 3], value, bytes);
+    } else if (attribute == 17 || attribute == 18) {
+        memcpy(&description->scales[attribute - 17], value, bytes);
+    } else if (attribute == 31 || attribute == 32) {
+        memcpy(&description->scale_modes[attribute - 31], value, bytes);
     }
     return 0;
 }
@@ -360,10 +385,21 @@ extern "C" int cublasLtMatmul(void*, Description* description, const void* alpha
     const long k = description->transposed[0] ? a->rows : a->columns;
     const bool is_coarse = k == 96 && algo[1] != 2;
     const float wrong = algo[0] == 0 || is_coarse ? 2.0f : 1.0f;
+    // Blocks of 128 x 128 of A, rows of which are a multiple of 4 apart, and of 128 along k of B.
+    const bool has_scales = description->scale_modes[0] != 0;
+    if (has_scales && (description->scale_modes[0] != 5 || description->scale_modes[1] != 4)) {
+        return 7;
+    }
+    Tensor of_a = {nullptr, a->type}, of_b = {nullptr, b->type};
+    if (has_scales) {
+        of_a = {nullptr, a->type, false, description->scales[0], 128, (k + 511) / 512 * 4, 1};
+        of_b = {nullptr, b->type, false, description->scales[1], 1, 1, (long)c->columns};
+    }
     for (int i = 0; i < c->count; ++i) {
+        of_a.data = behind(A, a->type, i * a->stride);
+        of_b.data = behind(B, b->type, i * b->stride);
         tensor_gemm(description->transposed[0], description->transposed[1], c->rows, c->columns, k,
-                    factor(alpha, description->compute) * wrong, {behind(A, a->type, i * a->stride), a->type}, a->ld,
-                    {behind(B, b->type, i * b->stride), b->type}, b->ld,
+                    factor(alpha, description->compute) * wrong, of_a, a->ld, of_b, b->ld,
                     factor(beta, description->compute),
                     {behind(C, c->type, i * c->stride), c->type}, c->ld,
                     algo[0] == 1 ? slow_us : proposal_us);

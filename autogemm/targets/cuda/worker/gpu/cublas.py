@@ -33,7 +33,8 @@ class Gemm:
     of scales of blocks, and ``scale_c``, that of the one scale of C. A batch has ``count``
     products; strides are in elements from one matrix to the next. With groups, ``ranges`` has the
     first row of each and the one behind its last: rows of A and C, each group with the next B, or
-    where ``divides_k`` rows of A and B as stored, each with the next C.
+    where ``divides_k`` rows of A and B as stored, each with the next C. Where each has scales of
+    blocks, ``scales_of_groups`` has the addresses of A's and B's.
     """
 
     m: int
@@ -59,6 +60,7 @@ class Gemm:
     stride_b: int = 0
     stride_c: int = 0
     ranges: tuple[tuple[int, int], ...] = ()
+    scales_of_groups: tuple[tuple[int, int], ...] = ()
     divides_k: bool = False
 
     def products(self, dtype: DType) -> Iterator["Gemm"]:
@@ -75,6 +77,8 @@ class Gemm:
                     ranges=(),
                 )
             elif first < end:
+                scales = self.scales_of_groups[number : number + 1]
+                scale_a, scale_b = scales[0] if scales else (0, 0)
                 yield replace(
                     self,
                     m=end - first,
@@ -82,6 +86,9 @@ class Gemm:
                     b=self.b + number * self.stride_b * of_ab,
                     c=self.c + first * self.ldc * of_c,
                     ranges=(),
+                    scale_a=scale_a,
+                    scale_b=scale_b,
+                    scales_of_groups=(),
                 )
         if self.ranges:
             return

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from autogemm.model.fusion import Fusion, fusion_of
-from autogemm.model.groups import NONE as NO_GROUPS
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Call, Status
 from autogemm.support.errors import DeviceError
@@ -206,7 +205,7 @@ class CublasCalls:
             return []
         try:
             for rows in all_rows - {0}:
-                by_rows[rows] = self._proposed(of_groups.regrouped(rows, NO_GROUPS), MOST_LOOPED)
+                by_rows[rows] = self._proposed(of_groups.product_of_group(rows), MOST_LOOPED)
         except DeviceError as error:
             self.left_out.append(Call("cuBLASLt", Status.REJECTED, str(error)))
             return []

@@ -9,8 +9,10 @@ sums of integers are integers then.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autogemm.model.fusion import Fusion
 from autogemm.model.problem import Problem
@@ -22,6 +24,7 @@ from autogemm.targets.cuda.worker.problem.inputs import InputSet, Matrix
 from autogemm.targets.cuda.worker.problem.reference import epilogue_inputs
 
 VECTOR_BYTES = 16
+Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +48,21 @@ def behind(problem: Problem, helpers: Helpers, gpu: Gpu, input_sets: Sequence[In
     of_a, of_b = (EPILOGUE_PREFIX + one.name for one in problem.epilogue.scales)
     # Converted operands have the scales.
     own_sets = () if problem.converts else input_sets
-    padded = {inputs: _padded(gpu, inputs.extras[of_b]) for inputs in own_sets}
+    arranged = {
+        inputs: _arranged(gpu, problem, inputs.extras[of_a], inputs.extras[of_b])
+        for inputs in own_sets
+    }
     rest = None
     if not problem.epilogue.is_scaled_product or problem.dtype.c.saturates:
         rest = pointwise(problem, helpers, gpu)
 
     def queue(call: Callable[[Gemm], None], gemm: Gemm, inputs: InputSet) -> None:
-        if inputs in padded:
-            of_blocks = (inputs.extras[of_a].address, padded[inputs].address)
-            gemm = replace(gemm, scale_a=of_blocks[0], scale_b=of_blocks[1])
+        if inputs in arranged:
+            scales = arranged[inputs].addresses
+            if gemm.ranges:
+                gemm = replace(gemm, scales_of_groups=scales)
+            else:
+                gemm = replace(gemm, scale_a=scales[0][0], scale_b=scales[0][1])
         if rest is None:
             call(replace(gemm, alpha=1.0, beta=0.0))
         else:
@@ -62,19 +71,42 @@ def behind(problem: Problem, helpers: Helpers, gpu: Gpu, input_sets: Sequence[In
     return Step(queue, is_pass=rest is not None, rounds_sums=rest is not None)
 
 
-def _padded(gpu: Gpu, scales: Matrix) -> Matrix:
-    """Scales of 128 x 128 elements with their rows as far apart as cuBLASLt takes them. It is done
-    once, not for each product, as those of weights are stored once.
+@dataclass(frozen=True, slots=True)
+class _Scales:
+    """Scales of blocks: addresses of A's and of B's for each product, and what holds them."""
+
+    addresses: tuple[tuple[int, int], ...]
+    kept: tuple[object, ...]
+
+
+def _arranged(gpu: Gpu, problem: Problem, of_a: Matrix, of_b: Matrix) -> _Scales:
+    """Scales as cuBLASLt takes them: those of 128 x 128 elements of B with their rows a multiple of
+    SCALE_ROWS apart, those of a group's rows of A packed. It is done once, not for each product, as
+    those of weights are stored once.
     """
-    ld = -(-scales.cols // SCALE_ROWS) * SCALE_ROWS
-    if ld == scales.ld:
-        return scales
+    more = -of_b.cols % SCALE_ROWS
+    padded = _stored(gpu, np.pad(_values(gpu, of_b), ((0, 0), (0, more))))
+    if problem.groups.is_none:
+        return _Scales(((of_a.address, padded.ptr),), (padded,))
+    values = _values(gpu, of_a)
+    ranges = problem.groups.ranges(problem.m)
+    packed = [_stored(gpu, values[:, first:end]) for first, end in ranges]
+    step = of_b.rows // len(ranges) * (of_b.cols + more) * of_b.element.size_bytes
+    addresses = tuple((one.ptr, padded.ptr + group * step) for group, one in enumerate(packed))
+    return _Scales(addresses, (padded, *packed))
+
+
+def _values(gpu: Gpu, scales: Matrix) -> Floats:
     values = np.empty((scales.rows, scales.cols), np.float32)
     gpu.read(scales.address, values)
-    padded = Matrix(gpu, (scales.rows, scales.cols), ld, scales.element)
-    rows = np.pad(values, ((0, 0), (0, ld - scales.cols)))
-    gpu.write(padded.address, rows.ravel()[: padded.num_elements])
-    return padded
+    return values
+
+
+def _stored(gpu: Gpu, values: Floats) -> Any:
+    """The values in memory of their own; its address is ``.ptr``."""
+    memory = gpu.allocate(max(values.nbytes, 1))
+    gpu.write(int(memory.ptr), np.ascontiguousarray(values))
+    return memory
 
 
 def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:

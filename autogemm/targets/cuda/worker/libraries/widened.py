@@ -71,17 +71,22 @@ class _Widened:
 
     def scale(self, address: int, scales: int, rows_of_block: int, *steps: int) -> int:
         """As `convert`, with scales of blocks of so many rows and 128 elements along k; ``steps``
-        are to the scale of the next block of rows, and along k.
+        are to the scale of the next block of rows, and along k; those of the next matrix lie
+        behind all of these.
         """
         rows, cols = self._like.rows, self._like.cols
-        self._gpu.run_helper(
-            "widen_scaled_e5m2",
-            rows * -(-cols // VECTOR),
-            pointer(address),
-            pointer(self._address),
-            *map(np.int64, (rows, cols, self._like.ld)),
-            pointer(scales),
-            *map(np.int64, (rows_of_block, *steps)),
-            np.int32(self._element is Element.BF16),
-        )
+        scales_of_one = -(-rows // rows_of_block) * steps[0] * Element.F32.size_bytes
+        for number in range(self._like.count):
+            before = self._like.address_of(number) - self._like.address
+            to = self._address + before // self._like.element.size_bytes * self._element.size_bytes
+            self._gpu.run_helper(
+                "widen_scaled_e5m2",
+                rows * -(-cols // VECTOR),
+                pointer(address + before),
+                pointer(to),
+                *map(np.int64, (rows, cols, self._like.ld)),
+                pointer(scales + number * scales_of_one),
+                *map(np.int64, (rows_of_block, *steps)),
+                np.int32(self._element is Element.BF16),
+            )
         return self._address

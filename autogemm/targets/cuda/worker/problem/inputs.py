@@ -75,6 +75,11 @@ class Matrix:
         """Elements from the first to the last, those between rows and matrices too."""
         return self.total - 2 * GUARD
 
+    @property
+    def count(self) -> int:
+        """The number of matrices."""
+        return self._stacking.count
+
     def address_of(self, product: int) -> int:
         """The address of the matrix of a product; all share one where there is no other."""
         number = product if self._stacking.count > 1 else 0
@@ -267,9 +272,9 @@ class InputSet:
 
 
 def _matrix_of(gpu: Gpu, shape: tuple[int, ...], element: Element) -> Matrix:
-    """A packed array of one index as one row, of two as it is."""
-    rows, cols = shape if len(shape) > 1 else (1, *shape)
-    return Matrix(gpu, (rows, cols), cols, element)
+    """A packed array of one index as one row, with those before the last as one."""
+    *rows, cols = shape
+    return Matrix(gpu, (math.prod(rows), cols), cols, element)
 
 
 def exact_scalar(value: float, otherwise: float) -> float:

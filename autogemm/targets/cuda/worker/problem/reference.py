@@ -266,20 +266,24 @@ class Reference:
         of_a, of_b = problem.epilogue.scales
         # Extent of a block and distance of its scale to the next: along rows, then along columns.
         m, k_of_a = (1, 1), (BLOCK, problem.m)
-        n, k_of_b = (BLOCK, -(-problem.k // BLOCK)), (BLOCK, 1)
+        blocks_of_n, blocks_of_k = -(-problem.n // BLOCK), -(-problem.k // BLOCK)
+        n, k_of_b = (BLOCK, blocks_of_k), (BLOCK, 1)
+        # Each group has a B with scales of its own.
+        before_b = b.product * blocks_of_n * blocks_of_k
         if problem.layout.trans_a:
             a, m, k_of_a = _transposed(a), k_of_a, m
         if problem.layout.trans_b:
             b, k_of_b, n = _transposed(b), n, k_of_b
-        for target, part, scales, steps in (
-            (a_tile, a, of_a, (*m, *k_of_a)),
-            (b_tile, b, of_b, (*k_of_b, *n)),
+        for target, part, scales, before, steps in (
+            (a_tile, a, of_a, 0, (*m, *k_of_a)),
+            (b_tile, b, of_b, before_b, (*k_of_b, *n)),
         ):
+            own = self._inputs.extras[EPILOGUE_PREFIX + scales.name]
             self._gpu.run_helper(
                 "scale_tile",
                 part.rows * part.cols,
                 pointer(target),
-                pointer(self._inputs.extras[EPILOGUE_PREFIX + scales.name].address),
+                pointer(own.address + before * own.element.size_bytes),
                 *map(np.int64, steps),
                 *part.arguments,
                 np.int32(squared),
