@@ -5,7 +5,16 @@ from dataclasses import dataclass
 
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.epilogue import EpilogueInput, Gate
-from autogemm.model.formula import HALVES, INTERLEAVED, SCALE_AXES, Node, Read, number_text, written
+from autogemm.model.formula import (
+    HALVES,
+    INTERLEAVED,
+    SCALE_AXES,
+    SCALES_OF_GROUPS,
+    Node,
+    Read,
+    number_text,
+    written,
+)
 from autogemm.model.problem import Problem
 from autogemm.space import EPILOGUE_PREFIX, epilogue_rules
 from autogemm.support.templating import WIDTH, environment
@@ -22,7 +31,7 @@ class FusedInput:
     function that makes a float of an element (empty: none is needed). ``format_code`` is that of
     its type; ``value`` replaces a single value where kernels are verified. ``step`` leads to the
     elements of a group in C++, empty where groups share them. ``is_scale``: of blocks of A or B,
-    which is no factor of elements.
+    which is no factor of elements; ``scale_step`` leads to those of a group's B.
     """
 
     name: str
@@ -36,6 +45,7 @@ class FusedInput:
     conversion: str
     value: str
     step: str
+    scale_step: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +202,7 @@ def _input(one: EpilogueInput, dtype: DType, value: float) -> FusedInput:
         conversion=conversion,
         value=_float_literal(value),
         step={"g": "group", "g, n": "(long long)group * N"}.get(one.axes, ""),
+        scale_step="group * blocks_b" if one.axes == SCALES_OF_GROUPS else "",
     )
 
 

@@ -77,7 +77,12 @@ extern "C" __global__ void gemm_kernel({{ signature.in_kernel("AB_TYPE", "C_TYPE
                     float b = element<float, B_BYTE>(from_b[n * ldb + k]);
                     {% if fused and fused.scales %}
                     b *= {{ fused.scales[0].argument }}[k / 128 * M + m];
-                    b *= {{ fused.scales[1].argument }}[n / 128 * ((K + 127) / 128) + k / 128];
+                    {% if grouped %}
+                    const float* scales_b = {{ fused.scales[1].argument }} + g * ((N + 127) / 128) * ((K + 127) / 128);
+                    {% else %}
+                    const float* scales_b = {{ fused.scales[1].argument }};
+                    {% endif %}
+                    b *= scales_b[n / 128 * ((K + 127) / 128) + k / 128];
                     {% endif %}
                     sum += element<float, A_BYTE>(A[m * lda + k]) * b;
                 }
@@ -189,12 +194,12 @@ def test_converted_e5m2_have_the_scales_of_blocks(
     assert "SCALE_MODE_A" not in (tmp_path / "program.cpp").read_text()
 
 
-@pytest.mark.parametrize("k", [144, 512, 650])
+@pytest.mark.parametrize("k", [144, 512, 520])
 def test_scales_of_blocks_are_arranged_for_cublas(tmp_path: Path, cublas: Path, k: int) -> None:
     """Rows of scales of B are a multiple of 4 apart there."""
     problem = Problem(3, 130, k, Layout.NT, DType.E4M3).with_epilogue(Epilogue(BLOCKS))
     program = program_of(problem, tmp_path)
-    times = "kernel 300\nlt1 400\nlt3 310\n"
+    times = "kernel 30000\nlt1 40000\nlt3 31000\n"
     run = timed(program, cublas, times)
     assert baseline_of(run) == "cuBLASLt proposal 2"
     assert "left out" not in run.output
@@ -274,4 +279,31 @@ def test_proposals_for_each_group_are_a_loop(
     assert baseline_of(run) == name
     assert "left out" not in run.output
     wrong = timed(program, cublas, text, CALL_FAULT=f"{call} last")
+    assert f"left out {name}, which is wrong here" in wrong.output
+
+
+OF_GROUPS = BLOCKS.replace("[n /", "[g, n /")
+# Two blocks of columns and three of K, of which the last are partial.
+FEW_ROWS = Problem(6, 130, 260, Layout.NT, DType.E4M3, groups=Groups.parse("0,2,0,3"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "call", "name"),
+    [
+        (DType.E4M3, "lt3", "cuBLASLt proposal 2, looped"),
+        (DType.E5M2, "gemm_ex", f"{WIDE}, looped"),
+    ],
+    ids=str,
+)
+def test_each_group_has_scales_of_its_own(
+    tmp_path: Path, cublas: Path, dtype: DType, call: str, name: str
+) -> None:
+    problem = replace(FEW_ROWS, dtype=dtype).with_epilogue(Epilogue(OF_GROUPS))
+    program = program_of(problem, tmp_path)
+    # So long that there are few launches: the kernel is slow on a CPU.
+    times = f"kernel 60000\ngemm_ex 50000\nlt1 50000\nlt3 50000\n{call} 40000\n"
+    run = timed(program, cublas, times)
+    assert baseline_of(run) == name
+    assert "left out" not in run.output
+    wrong = timed(program, cublas, times, CALL_FAULT=f"{call} last")
     assert f"left out {name}, which is wrong here" in wrong.output

@@ -349,12 +349,15 @@ inline cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void** argum
 #endif
 #ifdef KERNEL_IS_GROUPED
     typedef void Grouped(int, int, int, float, const void*, int, const void*, int, float, void*, int,
-                         int, const void*);
+                         int, const void*, const void*, const void*);
     const int groups = size(11);
     void* const offsets = address(12);
+    void* const array = KERNEL_ARRAYS > 0 ? address(13) : nullptr;
+    void* const second_array = KERNEL_ARRAYS > 1 ? address(14) : nullptr;
     queue([=] {
         reinterpret_cast<Grouped*>(const_cast<void*>(kernel))(M, N, K, alpha, A, lda, B, ldb, beta, C,
-                                                              ldc, groups, offsets);
+                                                              ldc, groups, offsets, array,
+                                                              second_array);
         take_time("kernel");
     });
     return cudaSuccess;
