@@ -1,5 +1,5 @@
-"""Scales of blocks where rows belong to groups, in the CUDA worker on the CPU: references, and calls
-of cuBLASLt with the same scales, in a loop over groups.
+"""Scales of blocks where rows belong to groups, in the CUDA worker on the CPU: references, and
+calls of cuBLASLt with the same scales, in a loop over groups.
 """
 
 import shutil

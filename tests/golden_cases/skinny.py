@@ -281,4 +281,14 @@ CASES = (
         family="gemm_skinny",
         least_arch=80,
     ),
+    GoldenCase(
+        "grouped_block_scales",
+        fused(
+            grouped(Problem(64, 4096, 7168, Layout.NT, DType.E4M3), "128 uniform used=8"),
+            "acc * sa[k / 128, m] * sb[g, n / 128, k / 128]",
+        ),
+        {"BK": 256, "BN": 64, "WN": 64, "SLICE_K": 4, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=89,
+    ),
 )

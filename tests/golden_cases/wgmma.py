@@ -3,6 +3,7 @@
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from golden_cases.case import GoldenCase, fused, tensor
 
@@ -128,6 +129,19 @@ CASES = (
         Problem(64, 4096, 4096, Layout.NT, DType.E4M3_F32),
         {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2}
         | {"C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "PROMOTE": 256},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "grouped_block_scales",
+        Problem(
+            *(8192, 4096, 7168),
+            *(Layout.NT, DType.E4M3),
+            epilogue=Epilogue("acc * sa[k / 128, m] * sb[g, n / 128, k / 128]"),
+            groups=Groups.parse("32 zipf=1.1 seed=1"),
+        ),
+        {"BN": 128, "WN": 128, "CLUSTER_M": 1, "BOX_M": 16, "C_BUFFERS": 1, "GROUP_M": 8}
+        | {"EPILOGUE": "after", "STAGES": 6, "PROMOTE": 128, "PROMOTION": "alternating"},
         family="gemm_wgmma",
         least_arch=90,
     ),

@@ -12,6 +12,7 @@ from autogemm.targets.cuda import CudaTarget
 
 pytestmark = pytest.mark.gpu
 BLOCKS = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
+OF_GROUPS = BLOCKS.replace("[n /", "[g, n /")
 SCALED = "acc * sa[m] * sb[n]; sa: f32; sb: f32"
 
 
@@ -29,6 +30,9 @@ SCALED = "acc * sa[m] * sb[n]; sa: f32; sb: f32"
         ("e5m2xe4m3", (), "cuBLASLt proposal"),
         ("e4m3xe5m2-f32", ("--epilogue", BLOCKS), "cuBLASLt proposal"),
         ("e4m3xe5m2", ("--groups", "4 zipf=1.1 seed=1"), "looped"),
+        ("e4m3", ("--epilogue", OF_GROUPS, "--groups", "4 zipf=1.1 seed=1"), "looped"),
+        ("e4m3xe5m2", ("--epilogue", f"relu({OF_GROUPS})", "--groups", "4 masked=200"), "looped"),
+        ("e5m2", ("--epilogue", OF_GROUPS, "--groups", "200,0,77"), "conversion to bf16 + cuBLAS"),
         ("e4m3-e4m3", ("--beta", "0.5"), "pointwise kernel"),
         ("bf16-e4m3", (), "pointwise kernel"),
         ("i8-bf16", ("--alpha", "0.001"), "pointwise kernel"),

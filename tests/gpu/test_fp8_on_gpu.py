@@ -1,5 +1,6 @@
 """8-bit floats on a GPU of compute capability 9.0."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from autogemm.compile import Compiler
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
+from autogemm.model.groups import Groups
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.certificate import Verdict
@@ -194,6 +196,43 @@ def test_a_kernel_with_scales_of_blocks_is_right(
     assert (outcome.status, outcome.reason) == (Status.OK, "")
 
 
+OF_GROUPS = Epilogue("acc * sa[k / 128, m] * sb[g, n / 128, k / 128]")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, ALTERNATING, {"SCHEDULE": "pingpong", "BM": 64, "BOX_M": 16}, {"CLUSTER_M": 2}],
+    ids=str,
+)
+@pytest.mark.parametrize("groups", ["0,70,1,0,129,64", "128 zipf=1.1 seed=1", "7,0,70 masked"])
+def test_each_group_has_scales_of_its_own(
+    target: CudaTarget, compiler: Compiler, changes: dict[str, Value], groups: str
+) -> None:
+    problem = Problem(600, 392, 1040, Layout.NT, DType.E4M3, groups=Groups.parse(groups))
+    problem = problem.with_epilogue(OF_GROUPS)
+    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
+    outcome = measured(target, compiler, problem, 128, **changes)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("+ place.group * scales_of_group", ""),
+        ("((N + 127) / 128) *", "(N / 128) *"),
+        ("(m0 + lane);", "(m0 - min(m0, 70) + lane);"),
+    ],
+    ids=["the first group", "whole blocks alone", "rows of the group alone"],
+)
+def test_scales_of_another_group_are_seen(
+    target: CudaTarget, compiler: Compiler, edit: tuple[str, str]
+) -> None:
+    problem = Problem(600, 392, 1040, Layout.NT, DType.E4M3, groups=Groups.parse("0,70,1,0,129"))
+    problem = problem.with_epilogue(OF_GROUPS)
+    target.prepare(problem, MeasureOptions(deadline_s=10.0, compares=False))
+    assert measured(target, compiler, problem, 128, (edit,)).status is Status.WRONG_RESULT
+
+
 @pytest.mark.parametrize(
     "edit",
     [
@@ -284,6 +323,55 @@ def test_gemm_multiplies_two_types_exactly(
         out = torch.full((rows, 264), torch.nan, dtype=torch.float32, device="cuda:0")
         autogemm.gemm(a, b.T, out)
         assert torch.equal(out.double(), a.double() @ b.double().T)
+
+
+@pytest.mark.parametrize("rows", [[0, 3, 1, 0, 4], [0, 70, 1, 0, 129]], ids=["few", "many"])
+@pytest.mark.parametrize("is_masked", [False, True], ids=["offsets", "masked"])
+def test_grouped_gemm_takes_scales_of_blocks(
+    target: CudaTarget, monkeypatch: pytest.MonkeyPatch, rows: list[int], is_masked: bool
+) -> None:
+    """In a graph that is replayed with other rows. Few rows are for another family."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("AUTOGEMM_DB", "/nonexistent/none.db")
+    assert target.device.arch == 90
+    cuda, (n, k), count = {"device": "cuda:0"}, (264, 1040), len(rows)
+    capacity = max(rows) + 1 if is_masked else 0
+    m = count * capacity if is_masked else sum(rows) + 2
+    a, b = torch.randn(m, k, **cuda), torch.randn(count, n, k, **cuda)
+    a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn)
+    sa, sb = torch.rand(9, m, **cuda) + 0.5, torch.rand(count, 3, 9, **cuda) + 0.5
+    wide_a = a.double() * sa.double().repeat_interleave(128, 0)[:k].T
+    of_b = sb.double().repeat_interleave(128, 1)[:, :n].repeat_interleave(128, 2)[:, :, :k]
+    wide_b = b.double() * of_b
+    out = torch.zeros(m, n, dtype=torch.bfloat16, **cuda)
+    given = {"epilogue": str(OF_GROUPS), "sa": sa, "sb": sb}
+    numbers = torch.zeros(count + (not is_masked), dtype=torch.int32, **cuda)
+
+    def multiply() -> None:
+        if is_masked:
+            shape = (count, capacity, -1)
+            autogemm.grouped_gemm(a.view(shape), b.mT, out=out.view(shape), counts=numbers, **given)
+        else:
+            autogemm.grouped_gemm(a, b.mT, numbers, out, **given)
+
+    multiply()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        multiply()
+    for turn in (rows, rows[::-1], [0] * count):
+        ends = list(itertools.accumulate(turn, initial=0))
+        numbers.copy_(torch.tensor(turn if is_masked else ends))
+        out.fill_(7.0)
+        graph.replay()
+        torch.cuda.synchronize()
+        expected = torch.full((m, n), 7.0, dtype=torch.float64, **cuda)
+        for group, size in enumerate(turn):
+            first = group * capacity if is_masked else ends[group]
+            expected[first : first + size] = wide_a[first : first + size] @ wide_b[group].T
+        untouched = expected == 7.0
+        assert torch.equal(out[untouched].double(), expected[untouched])
+        assert float((out.double() - expected).norm() / expected.norm()) < 0.003
 
 
 def test_gemm_takes_scales_of_blocks(target: CudaTarget, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,11 +78,11 @@ extern "C" __global__ void gemm_kernel({{ signature.in_kernel("AB_TYPE", "C_TYPE
                     {% if fused and fused.scales %}
                     b *= {{ fused.scales[0].argument }}[k / 128 * M + m];
                     {% if grouped %}
-                    const float* scales_b = {{ fused.scales[1].argument }} + g * ((N + 127) / 128) * ((K + 127) / 128);
+                    const int before = g * ((N + 127) / 128) + n / 128;
                     {% else %}
-                    const float* scales_b = {{ fused.scales[1].argument }};
+                    const int before = n / 128;
                     {% endif %}
-                    b *= scales_b[n / 128 * ((K + 127) / 128) + k / 128];
+                    b *= {{ fused.scales[1].argument }}[before * ((K + 127) / 128) + k / 128];
                     {% endif %}
                     sum += element<float, A_BYTE>(A[m * lda + k]) * b;
                 }
