@@ -1,4 +1,5 @@
-"""Races our kernels with DeepGEMM: 8-bit floats with scales of blocks, and groups in BF16.
+"""Races our kernels with DeepGEMM: 8-bit floats with scales of blocks, and groups in BF16 and with
+such scales.
 
     benchmarks/gpu_box.sh run python3 benchmarks/deepgemm_race.py --commit COMMIT --out OUT
     ... deepgemm_race.py --suite grouped --out OUT
@@ -30,7 +31,7 @@ from grouped_race import (
     race_options,
     unwritten,
 )
-from suite_shapes import EPILOGUES, NAMED, SCALED, problem_of
+from suite_shapes import EPILOGUES, NAMED, SCALED, SCALED_GROUPS, problem_of
 
 import autogemm
 from autogemm.model.dtypes import DType
@@ -40,7 +41,10 @@ from autogemm.support.errors import AutogemmError, UsageError
 
 OTHER = "DeepGEMM"
 # Each suite's element type.
-DTYPES = {"block-scales": DType.E4M3, "block-scales-all": DType.E4M3, "grouped": DType.BF16}
+DTYPES = {
+    **dict.fromkeys(("block-scales", "block-scales-all", "grouped-block-scales"), DType.E4M3),
+    "grouped": DType.BF16,
+}
 BLOCK = 128
 Raced = tuple[Calls, Callable[[str, Any], float]]
 
@@ -92,14 +96,8 @@ def contiguous_calls(problem: Problem) -> Raced:
 
     x, w = operands(problem)
     ranges = problem.groups.ranges(problem.m)
-    step = deep_gemm.get_mk_alignment_for_contiguous_layout()
-    heights = (-((first - end) // step) * step for first, end in ranges)
-    *firsts, total = accumulate(heights, initial=0)
-    group_of = torch.full((total,), -1, device=DEVICE, dtype=torch.int32)
-    place_of = torch.empty(problem.m, device=DEVICE, dtype=torch.int64)
-    for group, ((first, end), place) in enumerate(zip(ranges, firsts, strict=True)):
-        group_of[place : place + end - first] = group
-        place_of[first:end] = torch.arange(place, place + end - first, device=DEVICE)
+    group_of, place_of = padded_places(problem)
+    total = len(group_of)
     padded = torch.zeros(total, problem.k, device=DEVICE, dtype=x.dtype)
     padded[place_of] = x
     offsets, columns = numbers_of(problem), w.transpose(1, 2)
@@ -118,6 +116,25 @@ def contiguous_calls(problem: Problem) -> Raced:
         return group_error(result if name == OURS else result[place_of], x, w, ranges)
 
     return calls, error_of
+
+
+def padded_places(problem: Problem) -> tuple[Any, Any]:
+    """The group of each of DeepGEMM's rows, -1 for those that fill up a tile, and the place there
+    of each of ours.
+    """
+    import deep_gemm
+    import torch
+
+    ranges = problem.groups.ranges(problem.m)
+    step = deep_gemm.get_mk_alignment_for_contiguous_layout()
+    heights = (-((first - end) // step) * step for first, end in ranges)
+    *firsts, total = accumulate(heights, initial=0)
+    group_of = torch.full((total,), -1, device=DEVICE, dtype=torch.int32)
+    place_of = torch.empty(problem.m, device=DEVICE, dtype=torch.int64)
+    for group, ((first, end), place) in enumerate(zip(ranges, firsts, strict=True)):
+        group_of[place : place + end - first] = group
+        place_of[first:end] = torch.arange(place, place + end - first, device=DEVICE)
+    return group_of, place_of
 
 
 def masked_calls(problem: Problem) -> Raced:
@@ -144,6 +161,79 @@ def masked_calls(problem: Problem) -> Raced:
     return calls, lambda _, result: group_error(result.flatten(0, 1), x, w, ranges)
 
 
+def scaled_group_calls(problem: Problem) -> Raced:
+    """Products of groups in E4M3, masked or not, with scales as in `scaled_calls`: each group's B
+    has its own.
+    """
+    import deep_gemm
+    import torch
+
+    m, n, k, count = problem.m, problem.n, problem.k, problem.groups.count
+    made = torch.Generator(DEVICE).manual_seed(1)
+    given: dict[str, Any] = {"device": DEVICE, "generator": made}
+    x = torch.randn(m, k, **given).to(torch.float8_e4m3fn)
+    w = torch.randn(count * n, k, **given).to(torch.float8_e4m3fn).view(count, n, k)
+    sa = torch.rand(-(-k // BLOCK), m, **given) + 0.5
+    sb = torch.rand(count, -(-n // BLOCK), -(-k // BLOCK), **given) + 0.5
+    numbers, columns = numbers_of(problem), w.transpose(1, 2)
+    ranges = problem.groups.ranges(m)
+    scales: dict[str, Any] = {"epilogue": SCALED_GROUPS, "sa": sa, "sb": sb}
+    if problem.groups.masked:
+        shape = (count, m // count)
+        place_of = torch.arange(m, device=DEVICE)
+        of_a = deep_gemm.get_mn_major_tma_aligned_tensor(sa.T.contiguous().view(*shape, -1))
+        ours, theirs = (unwritten(*shape, n) for _ in range(2))
+        apart = x.view(*shape, -1)
+        expected = max(1, -(-problem.used_rows // count))
+
+        def own() -> Any:
+            return autogemm.grouped_gemm(apart, columns, out=ours, counts=numbers, **scales)
+
+        def other() -> Any:
+            deep_gemm.fp8_m_grouped_gemm_nt_masked(
+                (apart, of_a), (w, sb), theirs, numbers, expected
+            )
+            return theirs
+
+    else:
+        group_of, place_of = padded_places(problem)
+        total = len(group_of)
+        padded = torch.zeros(total, k, device=DEVICE).to(x.dtype)
+        padded.view(torch.uint8)[place_of] = x.view(torch.uint8)
+        padded_scales = torch.zeros(total, sa.shape[0], device=DEVICE)
+        padded_scales[place_of] = sa.T
+        of_a = deep_gemm.get_mn_major_tma_aligned_tensor(padded_scales)
+        ours, theirs = unwritten(m, n), unwritten(total, n)
+
+        def own() -> Any:
+            return autogemm.grouped_gemm(x, columns, numbers, ours, **scales)
+
+        def other() -> Any:
+            deep_gemm.m_grouped_fp8_gemm_nt_contiguous((padded, of_a), (w, sb), theirs, group_of)
+            return theirs
+
+    if deep_gemm.get_mn_major_tma_aligned_tensor(of_a).data_ptr() != of_a.data_ptr():
+        raise AutogemmError(f"{OTHER} would convert the scales in each call")
+
+    def error_of(name: str, result: Any) -> float:
+        result = result.flatten(0, -2)
+        result = result if name == OURS else result[place_of]
+        errors = [0.0]
+        for group, (first, end) in enumerate(ranges):
+            if first < end:
+                along_k = [
+                    one.repeat_interleave(BLOCK, 1)[:, :k] for one in (sa.T[first:end], sb[group])
+                ]
+                rows = x[first:end].double() * along_k[0]
+                of_w = w[group].double() * along_k[1].repeat_interleave(BLOCK, 0)[:n]
+                own_rows = result[first:end]
+                errors.append(group_error(own_rows, rows, of_w[None], [(0, end - first)]))
+        # NaN is not the largest of numbers.
+        return float(torch.tensor(errors).max())
+
+    return {OURS: own, OTHER: other}, error_of
+
+
 def baseline() -> str:
     """The package that has deep_gemm, and its version: forks of DeepGEMM have the same module."""
     if find_spec("deep_gemm") is None:
@@ -156,7 +246,7 @@ def problems_of(suite: str, shapes: str) -> dict[str, Problem]:
     """The problems of a suite, or of shapes by semicolons, each by its shape. Raises BadParameter
     for a shape that is none, or not of this suite.
     """
-    has_groups = suite == "grouped"
+    has_groups = suite.startswith("grouped")
     kind = Layout.NT, DTYPES[suite], Epilogue.parse(EPILOGUES.get(suite, ""))
     found = {}
     for shape in shapes.split(";") if shapes else NAMED[suite][1]:
@@ -182,7 +272,9 @@ def main(suite: str, shapes: str, **options: Any) -> None:
     """Ratios to DeepGEMM."""
     problems = problems_of(suite, shapes)
     name = f"deepgemm_race_{suite.replace('-', '_')}"
-    calls_of = grouped_calls if suite == "grouped" else scaled_calls
+    calls_of = {"grouped": grouped_calls, "grouped-block-scales": scaled_group_calls}.get(
+        suite, scaled_calls
+    )
     race = Race(name, "benchmarks/deepgemm_race.py", OTHER, baseline(), calls_of)
     sys.exit(1 if race.go(problems, options)["failed"] else 0)
 

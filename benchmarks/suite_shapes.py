@@ -117,6 +117,19 @@ SCALED_DECODE = tuple(
     for layer in ("7168x16384", "24576x1536", "7168x2048", "2112x7168")
     for m in (1, 8, 16)
 )
+# Experts of Qwen3-30B-A3B and DeepSeek-V3 (32 of them, and all), up and down, whose B has scales of
+# its own for each; the last ones are masked, as for tokens that other GPUs sent.
+SCALED_GROUPS = "acc * sa[k / 128, m] * sb[g, n / 128, k / 128]"
+GROUPED_SCALED_SHAPES = (
+    "4096x1536x2048 groups=128 zipf=1.1 seed=1",
+    "65536x2048x768 groups=128 uniform",
+    "8192x4096x7168 groups=32 zipf=1.1 seed=1",
+    "8192x7168x2048 groups=32 zipf=1.1 seed=1",
+    "65536x4096x7168 groups=32 uniform",
+    "65536x7168x2048 groups=256 uniform",
+    "32768x4096x7168 groups=32 uniform masked=4096",
+    "32768x7168x2048 groups=32 zipf=1.1 seed=1 masked=8192",
+)
 # Up to so many rows a table shows the share of a memory copy; up to so many bytes, that of a copy
 # of as few, too.
 MOST_FEW_ROWS = 64
@@ -156,6 +169,7 @@ NAMED: dict[str, tuple[str, Sequence[str]]] = {
     "block-scales": ("block_scales_KIND_LAYOUT", SCALED_SHAPES),
     "block-scales-all": ("block_scales_all_KIND_LAYOUT", ALL_SCALED),
     "block-scales-decode": ("block_scales_decode_KIND_LAYOUT", SCALED_DECODE),
+    "grouped-block-scales": ("grouped_block_scales_KIND_LAYOUT", GROUPED_SCALED_SHAPES),
 }
 # How the shapes of a name were chosen.
 LAWS = {"cube": CUBE_LAW, "layers": LAYERS_LAW}
@@ -163,6 +177,7 @@ LAWS = {"cube": CUBE_LAW, "layers": LAYERS_LAW}
 EPILOGUES = {
     "swiglu": SWIGLU,
     **dict.fromkeys(("block-scales", "block-scales-all", "block-scales-decode"), SCALED),
+    "grouped-block-scales": SCALED_GROUPS,
 }
 # Sizes of unseen shapes; a product of more multiply-adds than 8192 x 8192 x 4096 is drawn again.
 UNSEEN_SIZES = (32, 8192)
