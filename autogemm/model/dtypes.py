@@ -289,14 +289,19 @@ class DType(Enum):
         return self.with_c(self.of_arrays) if self.c.saturates else self
 
     @property
+    def converted(self) -> "DType":
+        """The types of `of_sums` with operands of 16 bits for those of 8."""
+        sums = self.of_sums
+        return DType.of(Element.F16 if sums.c is Element.F16 else Element.BF16, sums.c)
+
+    @property
     def multiplied(self) -> "DType":
         """The types that cuBLAS multiplies for `of_sums`. It has no products of two E5M2 matrices,
         whose elements are all numbers of BF16, too, and of FP16.
         """
-        sums = self.of_sums
         if (self.ab, self.b) != (Element.E5M2, Element.E5M2):
-            return sums
-        return DType.of(Element.F16 if sums.c is Element.F16 else Element.BF16, sums.c)
+            return self.of_sums
+        return self.converted
 
     @property
     def has_fp32_products(self) -> bool:

@@ -9,14 +9,12 @@ from test_fp8_skinny import config as skinny
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.emulator import Emulator
-from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, launch_plan, load_family
-from autogemm.support.errors import UsageError
 
 pytestmark = pytest.mark.emulated
 
@@ -106,33 +104,3 @@ def test_a_planted_bug_is_caught(
     assert old in source.text
     wrong = replace(source, text=source.text.replace(old, new))
     assert not emulator.verify(wrong, launch_plan(family, one, problem), problem).ok
-
-
-@pytest.mark.parametrize(
-    ("text", "changes", "rule"),
-    [
-        (
-            "acc * sa[k / 128, m] * sb[n / 128, k / 128]",
-            {"groups": PROBLEM.groups},
-            r"write sb\[g, n / 128, k / 128\] for sb\[n / 128, k / 128\]",
-        ),
-        (PRODUCT, {}, "has the group of a row as its index: give groups"),
-        (PRODUCT, {"groups": Groups.parse("4"), "layout": Layout.TN}, "give groups in nn or nt"),
-        (
-            "acc * sa[k / 128, m] * sb[n / 128, k / 128]",
-            {"batch": Batch(3)},
-            "leave out the batch of 3",
-        ),
-        (
-            "acc * sa[k / 128, m] * sb[n / 128, k / 128]",
-            {"groups": Groups.parse("4"), "layout": Layout.TN},
-            "leave out groups along K",
-        ),
-    ],
-)
-def test_scales_of_another_problem_are_refused(
-    text: str, changes: dict[str, object], rule: str
-) -> None:
-    plain = Problem(200, 264, 592, Layout.NT, DType.E4M3)
-    with pytest.raises(UsageError, match=rule):
-        replace(plain, epilogue=Epilogue(text), lda=0, ldb=0, ldc=0, **changes)  # type: ignore[arg-type]

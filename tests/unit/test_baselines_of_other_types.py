@@ -142,8 +142,11 @@ def test_scales_of_blocks_are_as_far_apart_as_cublaslt_takes_them(
     gpu: Any = SimulatedGpu(helpers)
     text = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
     problem = Problem(24, 400, k, Layout.NT, DType.E4M3, epilogue=Epilogue(text))
-    given = InputSet(gpu, problem, 1, Fill.UNIFORM).extras["epilogue_sb"]
-    padded = fused._padded(gpu, given)
-    assert (padded is given, padded.ld) == (k % 512 == 0, apart)
-    one, other = (memory(m.address, m.rows, m.cols, m.ld, np.float32) for m in (given, padded))
-    assert (one == other).all() and np.isfinite(one).all()
+    extras = InputSet(gpu, problem, 1, Fill.UNIFORM).extras
+    of_a, given = extras["epilogue_sa"], extras["epilogue_sb"]
+    arranged = fused._arranged(gpu, problem, of_a, given)
+    ((address_a, address_b),) = arranged.addresses
+    assert address_a == of_a.address
+    one = memory(given.address, given.rows, given.cols, given.ld, np.float32)
+    other = memory(address_b, given.rows, apart, apart, np.float32)
+    assert (one == other[:, : given.cols]).all() and np.isfinite(one).all()

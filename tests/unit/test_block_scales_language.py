@@ -22,6 +22,7 @@ from autogemm.targets.cuda.worker.problem.reference import rounding_allowance
 from autogemm.verify.cases import planned_cases
 
 TEXT = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
+OF_GROUPS = "acc * sa[k / 128, m] * sb[g, n / 128, k / 128]"
 PROBLEM = Problem(300, 200, 400, Layout.NT, DType.E4M3, epilogue=Epilogue(TEXT))
 
 
@@ -63,13 +64,31 @@ def test_other_texts_are_refused(text: str, rule: str) -> None:
     [
         ({"dtype": DType.BF16}, "for 8-bit floats, got bf16"),
         ({"dtype": DType.I8_F32}, "for 8-bit floats, got i8-f32"),
-        ({"batch": Batch.parse("4")}, "leave out batch and groups"),
-        ({"groups": Groups.parse("3")}, "leave out batch and groups"),
+        ({"batch": Batch.parse("4")}, "leave out the batch of 4"),
+        ({"groups": Groups.parse("3")}, r"write sb\[g, n / 128, k / 128\] for sb\["),
+        (
+            {"groups": Groups.parse("3"), "layout": Layout.TN, "lda": 0, "ldb": 0},
+            "leave out groups along K",
+        ),
+        ({"epilogue": Epilogue(OF_GROUPS)}, "has the group of a row as its index: give groups"),
     ],
 )
 def test_other_problems_are_refused(changes: dict[str, object], rule: str) -> None:
     with pytest.raises(UsageError, match=rule):
         replace(PROBLEM, **changes)  # type: ignore[arg-type]
+
+
+def test_each_group_has_scales_of_its_own() -> None:
+    problem = replace(PROBLEM, epilogue=Epilogue(OF_GROUPS), groups=Groups.parse("3"))
+    of_a, of_b = problem.epilogue.scales
+    assert (of_a.label, of_b.label) == ("sa[k / 128, m]", "sb[g, n / 128, k / 128]")
+    assert of_b.shape(300, 200, 500, 3) == (3, 2, 4)
+    moved = problem.moved_bytes - replace(problem, epilogue=Epilogue()).moved_bytes
+    assert moved == 4 * (1200 + 3 * 8)
+    # What cuBLASLt is asked for: one group's product, which has no group in its scales.
+    one = problem.product_of_group(5)
+    assert (one.m, one.groups.is_none, one.epilogue.is_scaled_product) == (5, True, True)
+    assert [scale.axes for scale in one.epilogue.scales] == ["k / 128, m", "n / 128, k / 128"]
 
 
 def test_arrays_have_the_shapes_that_the_text_says() -> None:

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import deepgemm_race
 import grouped_race
 import torch_timing
-from suite_shapes import GROUPED_K_SHAPES, SCALED_SHAPES, problem_of
+from suite_shapes import GROUPED_K_SHAPES, GROUPED_SCALED_SHAPES, SCALED_SHAPES, problem_of
 
 US = {"autogemm": [8.0, 10.0, 12.0], "DeepGEMM": [10.0, 15.0, 12.0]}
 
@@ -50,7 +50,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(autogemm, "tune", tune)
     monkeypatch.setattr(grouped_race, "interleaved", lambda calls, rounds: US)
-    for name in ("scaled_calls", "grouped_calls"):
+    for name in ("scaled_calls", "grouped_calls", "scaled_group_calls"):
         monkeypatch.setattr(deepgemm_race, name, calls_of)
     monkeypatch.setattr(deepgemm_race, "baseline", lambda: "some-fork 1.2")
     # The race has a database of its own, and leaves no trace of it.
@@ -124,11 +124,19 @@ def test_groups_are_a_suite_of_their_own(tmp_path: Path) -> None:
     assert (tmp_path / "deepgemm_race_grouped_h200.json").exists()
 
 
+@pytest.mark.usefixtures("gpu")
+def test_groups_have_scales_of_blocks(tmp_path: Path) -> None:
+    found, _ = raced(tmp_path, "--suite", "grouped-block-scales")
+    assert [row["shape"] for row in found["rows"]] == list(GROUPED_SCALED_SHAPES)
+    assert found["rows"][0]["dtype"] == "e4m3"
+    assert (tmp_path / "deepgemm_race_grouped_block_scales_h200.json").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--shapes", "12x"], "got '12x'"),
-        (["--shapes", "64 groups=4 uniform"], "leave out batch and groups"),
+        (["--shapes", "64 groups=4 uniform"], "write sb[g, n / 128, k / 128]"),
         (["--suite", "grouped", "--shapes", "64"], "64: grouped needs groups"),
         (["--suite", "grouped", "--shapes", "64 batch=2"], "grouped needs groups"),
     ],

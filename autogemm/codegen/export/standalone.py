@@ -21,7 +21,7 @@ from autogemm.model.fusion import Fusion, fusion_of
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Certificate
-from autogemm.model.results.outcome import CacheState, Environment, Provenance
+from autogemm.model.results.outcome import CONVERSION, CacheState, Environment, Provenance
 from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
 from autogemm.model.signature import (
     COUNTS,
@@ -68,12 +68,14 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
     source, problem = kernel.source, kernel.problem
     host = Host(family, source.config, problem)
     context = _context(kernel, family, host, names)
+    converts = _converts(kernel)
+    of_products = problem.dtype.converted if converts else problem.multiplied
     usage = _usage(kernel, host.kernels, file_name, names)
     context |= {
         "header": "\n".join([*_provenance(kernel, written, on_record), "//", *usage]),
         "kernel": source.text,
         **kernel_marks(source),
-        **_types(problem),
+        **_types(problem, converts=converts),
         **_types_of_output(problem),
         "promise": _promise(family, source.config, problem),
         "test_call": host.exported.in_call(_in_test(family, problem), "p."),
@@ -84,7 +86,7 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
         ],
         "rows_given": ", ".join(map(str, problem.groups.given(problem.grouped_rows))),
         # Those of the program, too: products of an 8-bit C have 16 bits.
-        "headers": headers_of(family, problem, problem.multiplied.ab, problem.multiplied.c),
+        "headers": headers_of(family, problem, of_products.ab, of_products.c),
         "arch": kernel.device.arch,
         "target": _nvcc_target(kernel),
         "device_name": json.dumps(printable(kernel.device.name), ensure_ascii=False),
@@ -112,7 +114,7 @@ def program_context(problem: Problem, function: str) -> dict[str, object]:
     """
     exported = gemm_signature(workspace=True)
     return {
-        **_types(problem),
+        **_types(problem, converts=problem.converts),
         "function": function,
         "trans_a": problem.layout.trans_a,
         "trans_b": problem.layout.trans_b,
@@ -419,13 +421,25 @@ def printable(text: str) -> str:
     return shown.replace("??", "?.").replace("*/", "* /")
 
 
-def _types(problem: Problem) -> dict[str, object]:
-    """The element types of a problem as the templates read them."""
+def _converts(kernel: StoredKernel) -> bool:
+    """Whether cuBLAS gets converted operands: where it multiplies no others, or has no call with
+    these scales of blocks, as the baseline says.
+    """
+    is_told = (kernel.baseline or "").startswith(CONVERSION)
+    return kernel.problem.converts or (bool(kernel.problem.epilogue.scales) and is_told)
+
+
+def _types(problem: Problem, *, converts: bool) -> dict[str, object]:
+    """The element types of a problem as the templates read them; ``converts``: cuBLAS gets
+    operands of 16 bits.
+    """
     dtype = problem.dtype
     ab, c = dtype.ab, dtype.c
     # What cuBLAS multiplies; where C is made of it by a kernel of its own, that is of an epilogue.
     has_pass = problem.needs_pass and not problem.epilogue.is_plain
     called = problem.multiplied if has_pass or not problem.needs_pass else dtype
+    if converts:
+        called = dtype.converted
     return {
         "dtype": dtype.label,
         "dtype_c": c.label,
@@ -453,7 +467,7 @@ def _types(problem: Problem) -> dict[str, object]:
         "dtype_wide": called.ab.label,
         "type_wide": called.ab.host_type if called.ab is not ab else "",
         # Whether cuBLAS takes scales of blocks, which are stored otherwise for it.
-        "pads_scales": bool(problem.epilogue.scales) and not problem.converts,
+        "pads_scales": bool(problem.epilogue.scales) and not converts,
         "has_few_bits": called.adds_in_few_bits and not problem.epilogue.scales,
         "accum_fraction_bits": ab.accum_fraction_bits,
         "products_per_step": ab.products_per_step,

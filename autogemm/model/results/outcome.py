@@ -12,6 +12,9 @@ from autogemm.model.config import Config
 from autogemm.model.kernel import Resources
 from autogemm.support import limits
 
+CONVERSION = "conversion to"
+"""How the name of a call begins that gets converted operands."""
+
 
 class Status(StrEnum):
     """The end of a candidate. Everything but OK carries a reason."""

@@ -368,9 +368,13 @@ struct Proposal {
     float waves_count;
     int reserved[4];
 };
-extern "C" int cublasLtMatmulAlgoGetHeuristic(void*, Description*, Layout*, Layout*, Layout*,
-                                              Layout*, void*, int most, Proposal* found,
-                                              int* count) {
+extern "C" int cublasLtMatmulAlgoGetHeuristic(void*, Description* description, Layout*, Layout*,
+                                              Layout*, Layout* d, void*, int most,
+                                              Proposal* found, int* count) {
+    // Rows that have scales of blocks are a multiple of 4.
+    if (description->scale_modes[0] != 0 && d->columns % 4 != 0) {
+        return 15;
+    }
     *count = most < 3 ? most : 3;
     for (int i = 0; i < *count; ++i) {
         found[i] = {};

@@ -298,13 +298,30 @@ __device__ unsigned short short_from_float(float value, int is_bf16) {
                                                : bits_from_float(value, F16));
 }
 
-// E5M2 times the scales of its blocks, each of `block_rows` rows and 128 columns, rounded to FP16 or
-// BF16. The scale of the block below lies `row_step` further on, that of the block on the right
-// `col_step`.
-extern "C" __global__ void widen_scaled_e5m2(const unsigned char* from, unsigned short* to,
-                                             int64 rows, int64 cols, int64 ld, const float* scales,
-                                             int64 block_rows, int64 row_step, int64 col_step,
-                                             int is_bf16) {
+__device__ float float_from_e4m3(unsigned bits) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    unsigned both;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"(static_cast<unsigned short>(bits)));
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<unsigned short>(both)));
+    return value;
+#else
+    constexpr int E4M3 = 1 << 16 | 4 << 8 | 3;
+    return float_from_bits(bits, E4M3);
+#endif
+}
+
+// 8-bit floats of that type times the scales of their blocks, each of `block_rows` rows and 128
+// columns, rounded to FP16 or BF16. The scale of the block below lies `row_step` further on, that of
+// the block on the right `col_step`.
+extern "C" __global__ void widen_scaled(const unsigned char* from, int type, unsigned short* to,
+                                        int64 rows, int64 cols, int64 ld, const float* scales,
+                                        int64 block_rows, int64 row_step, int64 col_step,
+                                        int is_bf16) {
+    constexpr int E5M2 = 1 << 16 | 5 << 8 | 2;
+    const auto wide = [=](unsigned bits) {
+        return type == E5M2 ? float_from_e5m2(bits) : float_from_e4m3(bits);
+    };
     // A thread has 16 elements of a row, all of one block.
     const int64 pieces = (cols + 15) / 16;
     for (int64 i = first_index(); i < rows * pieces; i += stride()) {
@@ -318,13 +335,12 @@ extern "C" __global__ void widen_scaled_e5m2(const unsigned char* from, unsigned
             SixteenShort scaled;
             #pragma unroll
             for (int e = 0; e < 16; ++e) {
-                scaled.elements[e] =
-                    short_from_float(float_from_e5m2(all.elements[e]) * scale, is_bf16);
+                scaled.elements[e] = short_from_float(wide(all.elements[e]) * scale, is_bf16);
             }
             *reinterpret_cast<SixteenShort*>(written) = scaled;
         } else {
             for (int64 e = 0; e < 16 && col + e < cols; ++e) {
-                written[e] = short_from_float(float_from_e5m2(read[e]) * scale, is_bf16);
+                written[e] = short_from_float(wide(read[e]) * scale, is_bf16);
             }
         }
     }

@@ -9,7 +9,7 @@ from functools import partial
 
 from autogemm.model.fusion import Fusion, fusion_of
 from autogemm.model.problem import Problem
-from autogemm.model.results.outcome import Call, Status
+from autogemm.model.results.outcome import CONVERSION, Call, Status
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu.cublas_lt import ANY_REDUCTION, CublasLt
@@ -78,17 +78,18 @@ class Baseline:
             self.call(gemm)
 
 
-def called_for(problem: Problem) -> Problem:
+def called_for(problem: Problem, *, converts: bool) -> Problem:
     """The product that cuBLAS is asked for, of types that it has. Scales of blocks are its own, but
     where operands are converted, which are multiplied by them then.
     """
-    has_own_scales = bool(problem.epilogue.scales) and not problem.converts
+    dtype = problem.dtype.converted if converts else problem.multiplied
+    has_own_scales = bool(problem.epilogue.scales) and not converts
     if has_own_scales or not problem.needs_pass:
-        return replace(problem, dtype=problem.multiplied)
+        return replace(problem, dtype=dtype)
     # Between rows of one C is what is between C's.
     is_gated = problem.epilogue.num_columns > 1
     ldc = problem.plain_product.n if is_gated else problem.ldc
-    return replace(problem.plain_product, ldc=ldc, dtype=problem.multiplied)
+    return replace(problem.plain_product, ldc=ldc, dtype=dtype)
 
 
 class CublasCalls:
@@ -96,20 +97,33 @@ class CublasCalls:
 
     def __init__(self, prepared: PreparedProblem, cublas: Cublas) -> None:
         self._prepared_problem, self._cublas = prepared, cublas
-        self._called = called_for(prepared.problem)
         self.left_out: list[Call] = []
-        self._behind = self._step()
         self._widened: Widen | None = None
-        if prepared.problem.converts:
-            self._widened = widened(prepared.gpu, prepared.problem, prepared.reals)
+        self._set_up(converts=prepared.problem.converts)
         self._lt: CublasLt | None = None
         try:
             self._lt = CublasLt(prepared.gpu)
         except DeviceError as error:
             self.left_out.append(Call("cuBLASLt", Status.REJECTED, str(error)))
 
+    def _set_up(self, *, converts: bool) -> None:
+        prepared = self._prepared_problem
+        self._called = called_for(prepared.problem, converts=converts)
+        self._behind = self._step(converts=converts)
+        if converts:
+            self._widened = widened(prepared.gpu, prepared.problem, prepared.reals)
+
     def all(self) -> list[Baseline]:
-        """The plain ones, then proposals of cuBLASLt, the most promising first."""
+        """The plain ones, then proposals of cuBLASLt, the most promising first. With scales of
+        blocks of which it has no call, as for groups of odd sizes, those of converted operands.
+        """
+        found = self._all()
+        if found or not self._prepared_problem.problem.epilogue.scales:
+            return found
+        self._set_up(converts=True)
+        return self._all()
+
+    def _all(self) -> list[Baseline]:
         if not self._prepared_problem.problem.batch.is_one:
             return self._calls_of_batch()
         if not self._prepared_problem.problem.groups.is_none:
@@ -219,7 +233,7 @@ class CublasCalls:
         longest = max(by_rows.values(), key=len, default=[])
         return [(name, partial(queue, number)) for number, (name, _) in enumerate(longest)]
 
-    def _step(self) -> Step | None:
+    def _step(self, *, converts: bool) -> Step | None:
         """The step behind the product, None where it is the whole problem."""
         prepared = self._prepared_problem
         if not prepared.problem.needs_pass:
@@ -229,6 +243,7 @@ class CublasCalls:
             prepared.behind_product,
             prepared.gpu,
             prepared.input_sets,
+            converts=converts,
         )
 
     def _fused_proposals(self) -> list[Baseline]:
@@ -278,4 +293,4 @@ class CublasCalls:
 
     @property
     def _before(self) -> str:
-        return f"conversion to {self._called.dtype.ab} + " if self._widened is not None else ""
+        return f"{CONVERSION} {self._called.dtype.ab} + " if self._widened is not None else ""

@@ -38,16 +38,23 @@ class Step:
     rounds_sums: bool = True
 
 
-def behind(problem: Problem, helpers: Helpers, gpu: Gpu, input_sets: Sequence[InputSet]) -> Step:
+def behind(
+    problem: Problem,
+    helpers: Helpers,
+    gpu: Gpu,
+    input_sets: Sequence[InputSet],
+    *,
+    converts: bool,
+) -> Step:
     """The step behind the product, no kernel where that has all scales and the epilogue no more.
 
-    ``input_sets`` are all inputs that it will be queued with.
+    ``input_sets`` are all inputs that it will be queued with; ``converts``: operands are converted.
     """
     if not problem.epilogue.scales:
         return pointwise(problem, helpers, gpu)
     of_a, of_b = (EPILOGUE_PREFIX + one.name for one in problem.epilogue.scales)
     # Converted operands have the scales.
-    own_sets = () if problem.converts else input_sets
+    own_sets = () if converts else input_sets
     arranged = {
         inputs: _arranged(gpu, problem, inputs.extras[of_a], inputs.extras[of_b])
         for inputs in own_sets

@@ -26,13 +26,13 @@ Widen = Callable[[Gemm, InputSet], Gemm]
 
 
 def widened(gpu: Gpu, problem: Problem, like: InputSet) -> Widen:
-    """The conversion of A and B, which are E5M2 and as large as those of ``like``, to the type in
-    which cuBLAS multiplies them; with scales of blocks, times these and rounded.
+    """The conversion of A and B, as large as those of ``like``, to 16 bits, in which cuBLAS
+    multiplies them: of E5M2, or of any 8-bit floats with scales of blocks, times these and rounded.
 
     It queues two kernels at each call, because operands that come in 8 bits are converted for each
     product. Raises DeviceError without memory for them.
     """
-    element = problem.multiplied.ab
+    element = problem.dtype.converted.ab
     of_a, of_b = (_Widened(gpu, one, element) for one in (like.a, like.b))
     if not problem.epilogue.scales:
         return lambda gemm, _: replace(gemm, a=of_a.convert(gemm.a), b=of_b.convert(gemm.b))
@@ -80,9 +80,10 @@ class _Widened:
             before = self._like.address_of(number) - self._like.address
             to = self._address + before // self._like.element.size_bytes * self._element.size_bytes
             self._gpu.run_helper(
-                "widen_scaled_e5m2",
+                "widen_scaled",
                 rows * -(-cols // VECTOR),
                 pointer(address + before),
+                np.int32(self._like.element.format_code),
                 pointer(to),
                 *map(np.int64, (rows, cols, self._like.ld)),
                 pointer(scales + number * scales_of_one),

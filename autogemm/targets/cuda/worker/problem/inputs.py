@@ -343,8 +343,8 @@ def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
     fixed = (
         2 * operands + result + 8 * tiles + references * m * n * problem.num_products + SPARE_BYTES
     )
-    if problem.converts:
-        # Operands of 16 bits, which the baseline makes first.
+    if problem.converts or problem.epilogue.scales:
+        # Operands of 16 bits, which the baseline makes first, with scales where cuBLAS has no call.
         fixed += 2 * operands
     return fixed + more_sets * more
 
