@@ -253,8 +253,9 @@ def test_a_short_c_of_integers_is_made_behind_their_sums(tmp_path: Path, cublas:
     assert "left out cuBLAS GemmEx + pointwise kernel, which is wrong here" in wrong.output
 
 
-def test_it_is_told_that_there_is_no_call(tmp_path: Path, cublas: Path) -> None:
-    program = program_of(replace(PROBLEM, dtype=DType.I8_BF16), tmp_path)
+@pytest.mark.parametrize("dtype", [DType.I8_BF16, DType.E5M2_E5M2], ids=str)
+def test_it_is_told_that_there_is_no_call(tmp_path: Path, cublas: Path, dtype: DType) -> None:
+    program = program_of(replace(PROBLEM, dtype=dtype), tmp_path)
     run = timed(program, cublas, "kernel 300\n")
     assert "cuBLAS   has no call here, so no ratio\n" in run.output
     assert "ratio  " not in run.output

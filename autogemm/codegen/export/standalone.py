@@ -437,9 +437,9 @@ def _types(problem: Problem, *, converts: bool) -> dict[str, object]:
     ab, c = dtype.ab, dtype.c
     # What cuBLAS multiplies; where C is made of it by a kernel of its own, that is of an epilogue.
     has_pass = problem.needs_pass and not problem.epilogue.is_plain
-    called = problem.multiplied if has_pass or not problem.needs_pass else dtype
-    if converts:
-        called = dtype.converted
+    called = dtype
+    if has_pass or not problem.needs_pass:
+        called = dtype.converted if converts else problem.multiplied
     return {
         "dtype": dtype.label,
         "dtype_c": c.label,
