@@ -132,8 +132,11 @@ def cublas() -> Path:
 
 
 def timed(program: Path, cublas: Path, times: str, **variables: str) -> Run:
+    """A run by a clock that says so many tenths of milliseconds: longer launches are fewer, and the
+    kernel is slow on a CPU.
+    """
     path = program.with_name("times")
-    path.write_text(times)
+    path.write_text(times.replace("\n", "00\n"))
     fixed = {"TIMES": str(path), "DRIFT": "0.01"}
     run = run_on_cpu(program, "--rounds", 5, "--cublas", cublas, **fixed, **variables)
     assert run.code == 0, run.output
@@ -200,7 +203,7 @@ def test_scales_of_blocks_are_arranged_for_cublas(tmp_path: Path, cublas: Path, 
     """Rows of scales of B are a multiple of 4 apart there."""
     problem = Problem(3, 130, k, Layout.NT, DType.E4M3).with_epilogue(Epilogue(BLOCKS))
     program = program_of(problem, tmp_path)
-    times = "kernel 30000\nlt1 40000\nlt3 31000\n"
+    times = "kernel 300\nlt1 400\nlt3 310\n"
     run = timed(program, cublas, times)
     assert baseline_of(run) == "cuBLASLt proposal 2"
     assert "left out" not in run.output
@@ -305,8 +308,7 @@ def test_each_group_has_scales_of_its_own(
     """Operands are converted as they were for the baseline on record."""
     problem = replace(FEW_ROWS, dtype=dtype).with_epilogue(Epilogue(OF_GROUPS))
     program = program_of(problem, tmp_path, baseline=name)
-    # So long that there are few launches: the kernel is slow on a CPU.
-    times = f"kernel 60000\ngemm_ex 50000\nlt1 50000\nlt3 50000\n{call} 40000\n"
+    times = f"kernel 600\ngemm_ex 500\nlt1 500\nlt3 500\n{call} 400\n"
     run = timed(program, cublas, times)
     assert baseline_of(run) == name
     assert "left out" not in run.output
