@@ -9,6 +9,11 @@ from dataclasses import asdict
 from datetime import date
 from typing import Any
 
+from autogemm.codegen.export.element_types import (
+    converts_operands,
+    element_types,
+    output_types,
+)
 from autogemm.codegen.export.host import Host, float_literal
 from autogemm.codegen.export.names import Names
 from autogemm.codegen.fused import fused_of
@@ -21,7 +26,7 @@ from autogemm.model.fusion import Fusion, fusion_of
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Certificate
-from autogemm.model.results.outcome import CONVERSION, CacheState, Environment, Provenance
+from autogemm.model.results.outcome import CacheState, Environment, Provenance
 from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
 from autogemm.model.signature import (
     COUNTS,
@@ -68,15 +73,15 @@ def export_cuda(  # noqa: PLR0913  # the last two have defaults
     source, problem = kernel.source, kernel.problem
     host = Host(family, source.config, problem)
     context = _context(kernel, family, host, names)
-    converts = _converts(kernel)
+    converts = converts_operands(kernel)
     of_products = problem.dtype.converted if converts else problem.multiplied
     usage = _usage(kernel, host.kernels, file_name, names)
     context |= {
         "header": "\n".join([*_provenance(kernel, written, on_record), "//", *usage]),
         "kernel": source.text,
         **kernel_marks(source),
-        **_types(problem, converts=converts),
-        **_types_of_output(problem),
+        **element_types(problem, converts=converts),
+        **output_types(problem),
         "promise": _promise(family, source.config, problem),
         "test_call": host.exported.in_call(_in_test(family, problem), "p."),
         "fusion": _fusion(problem),
@@ -114,7 +119,7 @@ def program_context(problem: Problem, function: str) -> dict[str, object]:
     """
     exported = gemm_signature(workspace=True)
     return {
-        **_types(problem, converts=problem.converts),
+        **element_types(problem, converts=problem.converts),
         "function": function,
         "trans_a": problem.layout.trans_a,
         "trans_b": problem.layout.trans_b,
@@ -421,66 +426,6 @@ def printable(text: str) -> str:
     return shown.replace("??", "?.").replace("*/", "* /")
 
 
-def _converts(kernel: StoredKernel) -> bool:
-    """Whether cuBLAS gets converted operands: where it multiplies no others, or has no call with
-    these scales of blocks, as the baseline says.
-    """
-    is_told = (kernel.baseline or "").startswith(CONVERSION)
-    return kernel.problem.converts or (bool(kernel.problem.epilogue.scales) and is_told)
-
-
-def _types(problem: Problem, *, converts: bool) -> dict[str, object]:
-    """The element types of a problem as the templates read them; ``converts``: cuBLAS gets
-    operands of 16 bits.
-    """
-    dtype = problem.dtype
-    ab, c = dtype.ab, dtype.c
-    # What cuBLAS multiplies; where C is made of it by a kernel of its own, that is of an epilogue.
-    has_pass = problem.needs_pass and not problem.epilogue.is_plain
-    called = dtype
-    if has_pass or not problem.needs_pass:
-        called = dtype.converted if converts else problem.multiplied
-    return {
-        "dtype": dtype.label,
-        "dtype_c": c.label,
-        "type_ab": ab.host_type,
-        "type_b": dtype.b.host_type,
-        "type_c": c.host_type,
-        "bits_of_c": c.host_bits,
-        "is_short_c": c.size_bytes < Element.F32.size_bytes,
-        "roundoff_c": f"0x1p-{c.significant_bits}",
-        # At least that of FP16, so that emitted texts for BF16 stay unchanged.
-        "half_step_c": f"0x1p{max(c.half_step_exponent, Element.F16.half_step_exponent)}",
-        "narrow": c.saturates,
-        "largest_exponent_c": 0 if c.is_integer else c.largest_exponent,
-        "type_product": called.c.host_type,
-        "roundoff_product": f"0x1p-{called.c.significant_bits}",
-        "has_gemm_ex": called.has_gemm_ex,
-        "is_integer": ab.is_integer,
-        "has_exact_sums": dtype.has_exact_sums,
-        # As cuBLAS takes alpha and beta.
-        "scalar": "int" if dtype.has_exact_sums else "float",
-        "cublas_scalar": "int" if called.has_exact_sums else "float",
-        # Whether products need memory of their own, and operands are converted for them.
-        "has_other_sums": has_pass and called.c is not c,
-        "rounds_sums": c.size_bytes < Element.F32.size_bytes and not called.c.is_integer,
-        "dtype_wide": called.ab.label,
-        "type_wide": called.ab.host_type if called.ab is not ab else "",
-        # Whether cuBLAS takes scales of blocks, which are stored otherwise for it.
-        "pads_scales": bool(problem.epilogue.scales) and not converts,
-        "has_few_bits": called.adds_in_few_bits and not problem.epilogue.scales,
-        "accum_fraction_bits": ab.accum_fraction_bits,
-        "products_per_step": ab.products_per_step,
-        "cublas_types": (
-            *(called.ab.cuda_data_type, called.c.cuda_data_type),
-            *(called.cublas_compute_type, called.cublas_scale_type),
-        ),
-        "cublas_type_b": called.b.cuda_data_type,
-        "cublas_type_c": c.cuda_data_type,
-        "cublas_type_added": dtype.of_arrays.cuda_data_type,
-    }
-
-
 def _promise(family: Family, config: Config, problem: Problem) -> dict[str, object] | None:
     """How exact sums of 8-bit floats are as a whole, of so many results that it can be told."""
     fp32_every = launch_plan(family, config, problem).fp32_every
@@ -493,19 +438,6 @@ def _promise(family: Family, config: Config, problem: Problem) -> dict[str, obje
         "rms_share": f"{RMS_SHARE}",
         "least_sums": LEAST_SUMS,
         "limit": f"{promise.limit_of_many}",
-    }
-
-
-def _types_of_output(problem: Problem) -> dict[str, object]:
-    """The element type of a second output, where there is one, as the templates read it."""
-    if problem.epilogue.output is None:
-        return {}
-    element = problem.epilogue.output.element(problem.dtype)
-    is_short = element.size_bytes < Element.F32.size_bytes
-    return {
-        "type_output": element.host_type,
-        "roundoff_of_output": f"0x1p-{element.significant_bits}" if is_short else "0.0",
-        "half_step_of_output": f"0x1p{element.half_step_exponent}" if is_short else "0.0",
     }
 
 
