@@ -85,3 +85,19 @@ def test_a_right_kernel_passes_and_wrong_ones_do_not(target: CudaTarget) -> None
     wrong["the last block is left out"] = scaled(PROBLEM, blocks="blocks - 1")
     for name, one in wrong.items():
         assert measured(target, one).status is Status.WRONG_RESULT, name
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [(20, "cuBLASLt proposal 3"), (21, "conversion to bf16 + cuBLAS GemmEx"), (1, "conversion to")],
+)
+def test_operands_are_converted_where_cublaslt_has_no_call(
+    target: CudaTarget, rows: int, name: str
+) -> None:
+    """The twin of cuBLASLt has none for rows that are no multiple of 4, as on a GPU."""
+    problem = replace(PROBLEM, m=rows)
+    target.prepare(problem, OPTIONS)
+    finals = target.finals([scaled(problem)], 2, 0)
+    assert finals.disqualified == ()
+    right = {finals.baseline.name} | {c.name for c in finals.calls if c.status is Status.OK}
+    assert any(one.startswith(name) for one in right), right

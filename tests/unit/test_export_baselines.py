@@ -183,15 +183,16 @@ BLOCKS = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
     [
         (Problem(3, 130, 144, Layout.NT, DType.E5M2), WIDE),
         (Problem(3, 130, 150, Layout.NT, DType.E5M2), WIDE),
+        (Problem(3, 130, 150, Layout.NT, DType.E4M3), WIDE),
         (Problem(3, 130, 150, Layout.NT, DType.E5M2_E5M2), WIDE + " + pointwise kernel"),
     ],
     ids=lambda value: value.label if isinstance(value, Problem) else "",
 )
-def test_converted_e5m2_have_the_scales_of_blocks(
+def test_converted_operands_have_the_scales_of_blocks(
     tmp_path: Path, cublas: Path, problem: Problem, name: str
 ) -> None:
     problem = problem.with_epilogue(Epilogue(BLOCKS))
-    run = timed(program_of(problem, tmp_path), cublas, TIMES)
+    run = timed(program_of(problem, tmp_path, baseline=name), cublas, TIMES)
     assert baseline_of(run) == name
     assert "left out" not in run.output
     # The plain product, of which cuBLASLt has no scales.
