@@ -103,6 +103,15 @@ BASES: dict[str, Golden | Handwritten] = {
         (replace(tensor(256, 200, 512, DType.F16, Layout.TN), alpha=0.3, beta=0.7),),
     ),
     "mma f16 twice": Golden("gemm_mma_f16_through_registers", (tensor(256, 256, 512, DType.F16),)),
+    "mma fused": Golden(
+        "gemm_mma_fused",
+        (
+            replace(
+                tensor(256, 256, 512, DType.F16),
+                epilogue=Epilogue("relu(silu(acc + bias[n]) + c[m, n])"),
+            ),
+        ),
+    ),
     "mma tf32": Golden("gemm_mma_tf32", (tensor(256, 256, 512, DType.TF32),)),
     "emulated": Golden("sgemm_emulated_bf16x9", (Problem(128, 128, 256, Layout.NT),)),
     "few rows": Golden("gemm_skinny_bf16", (tensor(8, 256, 2048, DType.BF16, Layout.NT),)),
@@ -211,6 +220,9 @@ BUGS: tuple[Bug, ...] = (
     Bug("wgmma", "bf16_pair", "rounded to zero", "cvt.rn", "cvt.rz"),
     exchanged("wgmma f16", "f16_pair", "exchanged", '"f"(high)', '"f"(low)'),
     Bug("wgmma f16", "f16_pair", "rounded to zero", "cvt.rn", "cvt.rz"),
+    # Functions of epilogues.
+    Bug("mma fused", "fast_exp2", "the logarithm", "ex2", "lg2"),
+    Bug("mma fused", "fast_reciprocal", "of the root", "rcp", "rsqrt"),
     # Elements of 8 bits.
     exchanged("wgmma e4m3 to e4m3", "e4m3_pair", "exchanged", '"f"(high)', '"f"(low)'),
     Bug("wgmma e4m3 to e4m3", "e4m3_pair", "the other type", "e4m3x2", "e5m2x2"),

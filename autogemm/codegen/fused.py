@@ -21,6 +21,8 @@ from autogemm.support.templating import WIDTH, environment
 
 # Functions of the language that C++ has under another name; the others are emitted.
 OF_CPP = {"tanh": "tanhf", "exp": "expf", "abs": "fabsf", "min": "fminf", "max": "fmaxf"}
+# Emitted functions that are made of the approximations of templates/parts/ptx.
+_APPROXIMATING = frozenset({"gelu_tanh", "sigmoid", "silu"})
 # Built-in names where the expression is computed.
 _IN_KERNEL = {"acc": "accum", "c": "old_c", "alpha": "with.alpha", "beta": "with.beta"}
 
@@ -75,6 +77,8 @@ class Fused:
     output: FusedOutput | None
     inputs: tuple[FusedInput, ...]
     functions: tuple[str, ...]
+    approximates: bool
+    """Whether one of them takes approximations by the special function unit."""
     conversions: tuple[str, ...]
     """Element types of which a conversion to float is emitted with the epilogue."""
     gate: str
@@ -126,6 +130,7 @@ def fused_of(problem: Problem) -> Fused | None:
         output=output,
         inputs=inputs,
         functions=tuple(sorted(epilogue.functions - OF_CPP.keys())),
+        approximates=not _APPROXIMATING.isdisjoint(epilogue.functions),
         conversions=tuple(sorted(name.removeprefix("input_from_") for name in emitted)),
         gate=str(epilogue.gate),
         reads_alpha=epilogue.reads("alpha"),

@@ -11,9 +11,9 @@ and for a function f, of which the kernel has the approximation g,
 
 L being the largest slope of f (Lipschitz constant), or what f does between x - e and x + e where it
 has none (exp, division). What is too large for FP32 becomes infinite, and stays it in what follows.
-Errors of g are those of the functions that emitted kernels call: expf,
-erff and tanhf of CUDA have 2 units in the last place at most, __expf 2 + 1.2 |x| (CUDA C++
-Programming Guide, mathematical functions), and of the arithmetic around them.
+Errors of g are those of the functions that emitted kernels call (expf, erff and tanhf of CUDA have
+2 units in the last place at most: CUDA C++ Programming Guide, mathematical functions; ex2.approx
+and rcp.approx a relative error of 2^-22 and 2^-23: PTX ISA), and of the arithmetic around them.
 """
 
 import math

@@ -160,6 +160,11 @@ class Epilogue:
         """Functions that are called."""
         return self._formula.functions
 
+    @property
+    def special_instructions(self) -> int:
+        """Instructions of the special function unit that functions take for each element of C."""
+        return self._formula.special_instructions
+
     def reads(self, name: str) -> bool:
         """Whether it reads ``acc``, ``alpha``, ``beta``, ``c``, or an input of that name."""
         return any(one.name == name for one in self._formula.reads)

@@ -15,6 +15,9 @@ from autogemm.support.errors import EpilogueError, UsageError
 
 MAX_LENGTH = 200
 MAX_DEPTH = 32
+# What functions take on a GPU, as instructions of the special function unit, of which an SM ends 16
+# in a cycle; erff is arithmetic instead, which takes as long as three.
+SPECIAL = {"exp": 1, "/": 1, "sigmoid": 2, "silu": 2, "gelu_tanh": 2, "tanh": 2, "gelu": 3}
 # Functions and how many values they take.
 FUNCTIONS = {
     **dict.fromkeys(("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "abs"), 1),
@@ -99,6 +102,11 @@ class Formula:
     def functions(self) -> frozenset[str]:
         """Functions that are called."""
         return frozenset(one for one in self._all(_applied) if one in FUNCTIONS)
+
+    @property
+    def special_instructions(self) -> int:
+        """The sum of `SPECIAL` over all that is called and divided, for each element of C."""
+        return sum(SPECIAL.get(one, 0) for one in self._all(_applied))
 
     @property
     def text(self) -> str:

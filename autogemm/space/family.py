@@ -29,7 +29,7 @@ MAX_VALUE = 2**31 - 1
 PROBLEM_NAMES = (
     *EXTENT_NAMES,
     *("trans_a", "trans_b", "bytes_ab", "bytes_c", "dtype_ab", "dtype_c", "gate", "batch"),
-    *("groups", "divides_k", "tiled_input", "block_scales"),
+    *("groups", "divides_k", "tiled_input", "block_scales", "special"),
 )
 PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c", "gate"})
 DEVICE_NAMES = tuple(f"device.{name}" for name in FACTS)
@@ -460,6 +460,7 @@ def specialised_values(problem: Problem) -> dict[str, Value]:
         "gate": str(problem.epilogue.gate),
         "tiled_input": int(problem.epilogue.tiled_input(dtype) is not None),
         "block_scales": int(bool(problem.epilogue.scales)),
+        "special": problem.epilogue.special_instructions,
     }
 
 

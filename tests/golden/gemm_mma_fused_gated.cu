@@ -268,8 +268,25 @@ __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile,
     }
 }
 
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// 2^x, off by a few units in the last place; results below 2^-126 become zero.
+__device__ __forceinline__ float fast_exp2(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
+// 1 / x, off by a few units in the last place; results below 2^-126 become zero.
+__device__ __forceinline__ float fast_reciprocal(float x) {
+    float reciprocal;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
+    return reciprocal;
+}
+#endif  // AUTOGEMM_EMULATOR
+
 __device__ __forceinline__ float silu(float x) {
-    return __fdividef(x, 1.0f + __expf(-x));
+    return x * fast_reciprocal(1.0f + fast_exp2(-1.44269504f * x));
 }
 
 // What an element of C is made of beside its accumulator.

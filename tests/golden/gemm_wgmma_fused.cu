@@ -385,10 +385,28 @@ __device__ __forceinline__ void load_b(unsigned char* k_tile, const TensorMap& m
     copy_tile(k_tile, map, k0, n0, full);
 }
 
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// 2^x, off by a few units in the last place; results below 2^-126 become zero.
+__device__ __forceinline__ float fast_exp2(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
+// 1 / x, off by a few units in the last place; results below 2^-126 become zero.
+__device__ __forceinline__ float fast_reciprocal(float x) {
+    float reciprocal;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
+    return reciprocal;
+}
+#endif  // AUTOGEMM_EMULATOR
+
 // x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), which is x / (1 + exp(-2 u)).
 __device__ __forceinline__ float gelu_tanh(float x) {
-    const float minus_2u = x * (-1.59576912f - 0.0713548163f * x * x);
-    return __fdividef(x, 1.0f + __expf(minus_2u));
+    // By log2(e), for a power of 2.
+    const float minus_2u = x * (-2.30220820f - 0.102943240f * x * x);
+    return x * fast_reciprocal(1.0f + fast_exp2(minus_2u));
 }
 
 // What an element of C is made of beside its accumulator.

@@ -48,8 +48,9 @@ template <typename To, typename From> static To same_bits(From from) {
 }
 static float __uint_as_float(unsigned bits) { return same_bits<float>(bits); }
 static unsigned __float_as_uint(float value) { return same_bits<unsigned>(value); }
-#define __fdividef(x, y) ((x) / (y))
-#define __expf expf
+#define AUTOGEMM_EMULATOR
+static float fast_exp2(float x) { return exp2f(x); }
+static float fast_reciprocal(float x) { return 1.0f / x; }
 static double __longlong_as_double(long long bits) { return same_bits<double>(bits); }
 """
 

@@ -43,8 +43,9 @@ inline unsigned short bf16_from_float(float value) {
     put(bits, value);
     return bits;
 }
-inline float __expf(float x) { return std::exp(x); }
-inline float __fdividef(float x, float y) { return x / y; }
+#define AUTOGEMM_EMULATOR
+inline float fast_exp2(float x) { return std::exp2(x); }
+inline float fast_reciprocal(float x) { return 1.0f / x; }
 #define __forceinline__ inline
 {{ epilogue(fused=fused) }}
 {% filter filled %}

@@ -66,8 +66,9 @@ SHIM_LINES = """\
 #define KERNEL_NUMBER {number}
 #include <cuda_runtime.h>
 #include <cmath>
-inline float __expf(float x) {{ return std::exp(x); }}
-inline float __fdividef(float x, float y) {{ return x / y; }}
+#define AUTOGEMM_EMULATOR
+inline float fast_exp2(float x) {{ return std::exp2(x); }}
+inline float fast_reciprocal(float x) {{ return 1.0f / x; }}
 #define __forceinline__ inline
 """
 

@@ -331,6 +331,13 @@ __forceinline__ unsigned f16_pair(float low, float high) {
 __forceinline__ unsigned bf16_pair(float low, float high) {
     return bf16_from_float(low) | (unsigned)bf16_from_float(high) << 16;
 }
+// Twins of templates/parts/ptx/approximations.cu.jinja, exact but for one rounding.
+__forceinline__ float fast_exp2(float x) {
+    return __builtin_exp2f(x);
+}
+__forceinline__ float fast_reciprocal(float x) {
+    return 1.0f / x;
+}
 // Twins of templates/parts/ptx/byte_elements.cu.jinja.
 #define AUTOGEMM_BYTES(name, element)                                                       \
     __forceinline__ float float_from_##name(unsigned char bits) {                           \

@@ -13,8 +13,13 @@ static Index blockIdx, gridDim, threadIdx = {0, 0, 0}, blockDim = {1, 1, 1};
 #define __device__
 #define __forceinline__ inline
 #define __shared__ static
-#define __expf expf
-#define __fdividef(x, y) ((x) / (y))
+#define AUTOGEMM_EMULATOR
+static inline float fast_exp2(float x) {
+    return exp2f(x);
+}
+static inline float fast_reciprocal(float x) {
+    return 1.0f / x;
+}
 #define __syncthreads()
 
 // A kernel waits by the GPU's clock alone, which reads and clears this; nothing else waits.
