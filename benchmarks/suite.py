@@ -14,6 +14,7 @@
     ... suite.py --suite grouped --dtype bf16 --layouts nt --out OUT    experts
     ... suite.py --suite grouped-k --dtype bf16 --layouts tn --out OUT    gradients of experts
     ... suite.py --suite moe-decode --dtype bf16 --layouts nt --l2 rotate --out OUT    few tokens
+    ... suite.py --suite bias-gelu --dtype bf16 --layouts nt --out OUT    layers with an epilogue
     ... suite.py --suite swiglu --dtype bf16 --layouts nt --out OUT
     ... suite.py --dtype e4m3 --layouts nt --out OUT
     ... suite.py --suite decode --dtype e4m3 --layouts nt --l2 rotate --out OUT

@@ -92,12 +92,20 @@ CUBE_LAW = (
     "100 of the 1000 shapes of M, N and K from 64 to 16384: every pair of sizes of two dimensions "
     "occurs once; in shuffled order, so that a part of them is no special one"
 )
-SWIGLU = "silu(acc[n]) * acc[n + N]"
-# The first half of a gated feed-forward layer: Llama-3-8B's, and squares.
-GATED_SHAPES = (
-    *("512x14336x4096", "2048x14336x4096", "4096x14336x4096", "8192x14336x4096"),
-    *("2048", "4096"),
+# Linear layers with an epilogue: squares; Llama-3-8B's up, down and output; BERT-base's, whose
+# models have biases.
+EPILOGUE_SHAPES = (
+    *("1024", "2048", "4096", "8192"),
+    *("128x14336x4096", "512x14336x4096", "2048x14336x4096", "8192x14336x4096"),
+    *("2048x4096x14336", "2048x4096x4096", "8192x768x768", "8192x3072x768"),
 )
+LAYER_EPILOGUES = {
+    "bias": "acc + bias[n]",
+    "bias-relu": "relu(acc + bias[n])",
+    "bias-gelu": "gelu_tanh(acc + bias[n])",
+    "residual": "acc + rest[m, n]",
+    "swiglu": "silu(acc[n]) * acc[n + N]",
+}
 # As DeepGEMM has scales of blocks; and its list of (N, K), layers of DeepSeek-V3
 # (deepseek-ai/DeepGEMM, tests/generators.py), with prompts and batches of M rows.
 SCALED = "acc * sa[k / 128, m] * sb[n / 128, k / 128]"
@@ -165,7 +173,10 @@ NAMED: dict[str, tuple[str, Sequence[str]]] = {
     "grouped-k": ("grouped_k_KIND_LAYOUT", GROUPED_K_SHAPES),
     "moe-decode": ("moe_decode_KIND_LAYOUT", MOE_DECODE_SHAPES),
     "decode": ("decode_KIND_LAYOUT", SCALED_DECODE),
-    "swiglu": ("epilogue_swiglu_KIND_LAYOUT", GATED_SHAPES),
+    **{
+        name: (f"epilogue_{name.replace('-', '_')}_KIND_LAYOUT", EPILOGUE_SHAPES)
+        for name in LAYER_EPILOGUES
+    },
     "block-scales": ("block_scales_KIND_LAYOUT", SCALED_SHAPES),
     "block-scales-all": ("block_scales_all_KIND_LAYOUT", ALL_SCALED),
     # For one row cuBLASLt has no call with such scales: the baseline would be converted operands.
@@ -179,7 +190,7 @@ NAMED: dict[str, tuple[str, Sequence[str]]] = {
 LAWS = {"cube": CUBE_LAW, "layers": LAYERS_LAW}
 # The epilogue that belongs to a name.
 EPILOGUES = {
-    "swiglu": SWIGLU,
+    **LAYER_EPILOGUES,
     **dict.fromkeys(("block-scales", "block-scales-all", "block-scales-decode"), SCALED),
     "grouped-block-scales": SCALED_GROUPS,
 }

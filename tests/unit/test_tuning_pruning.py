@@ -23,7 +23,6 @@ from autogemm.model.problem import Layout, Problem
 from autogemm.space import launch_plan, load_family
 from autogemm.support.resources import data_folder
 from autogemm.tuning.loop.static_checks import (
-    MAX_SPILL_BYTES,
     least_time_us,
     runs_on_fp32_cores,
     why_hopeless,
@@ -172,10 +171,11 @@ def test_other_words_do_not_look_like_tensor_cores() -> None:
     assert runs_on_fp32_cores(source, PROBLEM)
 
 
-def test_spills_are_ruled_out_above_a_few_registers() -> None:
+@pytest.mark.parametrize(("text", "most"), [("", 32), ("wgmma.mma_async.sync.aligned", 128)])
+def test_spills_are_ruled_out_above_a_few_registers(text: str, most: int) -> None:
     plan = LaunchPlan((grid(1024),))
-    few = Resources("gemm_kernel", 255, MAX_SPILL_BYTES // 2, MAX_SPILL_BYTES // 2, 64, 0)
-    assert why_hopeless(candidate(plan, few), PROBLEM, H100, 1e6) == ""
-    many = replace(few, spill_load_bytes=MAX_SPILL_BYTES // 2 + 4)
-    reason = why_hopeless(candidate(plan, few, many), PROBLEM, H100, 1e6)
-    assert reason == "not worth a try: gemm_kernel spills 36 bytes per thread"
+    few = Resources("gemm_kernel", 255, most // 2, most // 2, 64, 0)
+    assert why_hopeless(candidate(plan, few, text=text), PROBLEM, H100, 1e6) == ""
+    many = replace(few, spill_load_bytes=most // 2 + 4)
+    reason = why_hopeless(candidate(plan, few, many, text=text), PROBLEM, H100, 1e6)
+    assert reason == f"not worth a try: gemm_kernel spills {most + 4} bytes per thread"

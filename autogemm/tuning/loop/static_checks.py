@@ -22,8 +22,10 @@ from autogemm.model.problem import Problem
 # Registers are handed out per warp in units of this many (CUDA occupancy calculator, sm_30 on).
 REGISTER_UNIT = 256
 WARP = 32
-# Bytes of spilled registers per thread, stored and loaded: eight registers, one way.
+# Bytes of spilled registers per thread, stored and loaded: eight registers, one way. Tensor cores
+# keep their sums in registers; what is spilled beside them is used once a tile, in the epilogue.
 MAX_SPILL_BYTES = 32
+MAX_SPILL_BYTES_BESIDE_SUMS = 128
 # wmma, mma.sync, wgmma.mma_async, mma_sync: what multiplies on tensor cores has it in its name.
 _TENSOR_CORES = re.compile(r"(?<![a-zA-Z])(wg|w)?mma(?![a-zA-Z])")
 
@@ -67,7 +69,9 @@ def why_hopeless(candidate: Candidate, problem: Problem, device: Device, best_us
     Before it is compiled less is known, and less is ruled out.
     """
     resources = candidate.compiled.resources if candidate.compiled is not None else ()
+    max_spill_bytes = MAX_SPILL_BYTES_BESIDE_SUMS
     if runs_on_fp32_cores(candidate.source, problem):
+        max_spill_bytes = MAX_SPILL_BYTES
         least_us = least_time_us(candidate.plan, resources, problem, device)
         if least_us > best_us:
             return (
@@ -76,7 +80,7 @@ def why_hopeless(candidate: Candidate, problem: Problem, device: Device, best_us
             )
     for used in resources:
         spill_bytes = used.spill_store_bytes + used.spill_load_bytes
-        if spill_bytes > MAX_SPILL_BYTES:
+        if spill_bytes > max_spill_bytes:
             return f"not worth a try: {used.kernel} spills {spill_bytes} bytes per thread"
     return ""
 
