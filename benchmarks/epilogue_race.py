@@ -16,6 +16,7 @@ import math
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,7 +123,7 @@ def race(problem: Problem, rounds: int) -> dict[str, Any]:
 
 def tuned(problem: Problem, budget_s: float) -> None:
     """Tune a problem for `autogemm.gemm`."""
-    options: dict[str, Any] = {"budget_s": budget_s, "trials": 60, "rounds": 12}
+    options: dict[str, Any] = {"budget_s": budget_s, "trials": 150, "rounds": 12}
     autogemm.tune(problem, certify=False, progress=False, require_gpu=True, **options)
 
 
@@ -163,12 +164,14 @@ def table(results: dict[str, Any]) -> str:
 @click.option("--layout", type=click.Choice(["nn", "nt"]), default="nt", show_default=True)
 @click.option("--budget", default=3.0, help="Search time a problem in s.", show_default=True)
 @click.option("--rounds", default=20, help="Rounds of the race.", show_default=True)
+@click.option("--limit", default=math.inf, help="Begin no row after so many s.")
 @click.option("--commit", default="", help="Which commit this is, for the record.")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
 def main(epilogues: tuple[str, ...], shapes: str, out: Path, **options: Any) -> None:
     """Ratios to what PyTorch makes of the same expression."""
     import torch
 
+    ends_at = time.monotonic() + options["limit"]
     out.mkdir(parents=True, exist_ok=True)
     name = torch.cuda.get_device_name()
     command = ["OUT" if one == str(out) else one for one in sys.argv[1:]]
@@ -184,6 +187,7 @@ def main(epilogues: tuple[str, ...], shapes: str, out: Path, **options: Any) -> 
         "failed": {},
     }
     path = out / f"epilogue_race_{gpu_label(name)}.json"
+    plain: set[Problem] = set()
     with tempfile.TemporaryDirectory() as place:
         os.environ["AUTOGEMM_DB"] = f"{place}/race.db"
         for shape in shapes.split(","):
@@ -192,9 +196,15 @@ def main(epilogues: tuple[str, ...], shapes: str, out: Path, **options: Any) -> 
                 kind = Layout(options["layout"]), DType.parse(options["dtype"])
                 problem = problem_of(shape, *kind, epilogue)
                 m, n, k = problem.m, problem.n * epilogue.num_columns, problem.k
+                product = Problem(m, n, k, *kind, epilogue=PLAIN)
+                if time.monotonic() > ends_at:
+                    results["failed"][f"{text}, {shape}"] = "the time was up"
+                    continue
                 try:
                     tuned(problem, options["budget"])
-                    tuned(Problem(m, n, k, *kind, epilogue=PLAIN), options["budget"])
+                    if product not in plain:
+                        tuned(product, options["budget"])
+                    plain.add(product)
                     autogemm.forget()
                     row = race(problem, options["rounds"])
                     results["rows"].append({"epilogue": epilogue.text, "shape": shape, **row})
