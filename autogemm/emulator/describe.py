@@ -207,7 +207,9 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
         FindingKind.BAD_BARRIER: f"{who}: {MISUSES[finding.size % len(MISUSES)]}",
         FindingKind.BAD_RANK: who,
         FindingKind.NO_PROXY_FENCE: (
-            f"bulk copy {who} {'over' if finding.write else 'of'} what {earlier} stored{at_other}"
+            f"bulk copy {who} over what {earlier} stored or loaded{at_other}"
+            if finding.write
+            else f"bulk copy {who} of what {earlier} stored{at_other}"
         ),
         FindingKind.NO_REGISTER_FENCE: f"{who}: it may come before what was written to registers",
         FindingKind.LOST_COPY: f"{who}: its block ends before it lands",

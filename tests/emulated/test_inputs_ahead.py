@@ -35,6 +35,8 @@ TWO_HEIGHTS: dict[str, Value] = {
 OVERLAPPED: dict[str, Value] = {"EPILOGUE": "overlapped", "BN": 128, "WN": 128}
 PINGPONG: dict[str, Value] = {"SCHEDULE": "pingpong", "BN": 64, "WN": 64, "STAGES": 3}
 SHARED: dict[str, Value] = {"CLUSTER_M": 2, "BLOCKS": 4, "BN": 192, "WN": 192}
+# The second warpgroup begins within a box.
+WITHIN: dict[str, Value] = {"BN": 192, "WN": 96, "STAGES": 3}
 
 
 def ahead(
@@ -71,6 +73,7 @@ def complaint(emulator: Emulator, source: KernelSource, problem: Problem) -> str
             DType.BF16,
         ),
         (GATE, SHARED, DType.BF16),
+        (GATE, WITHIN, DType.BF16),
     ],
 )
 def test_a_tile_of_an_input_comes_ahead(
@@ -95,6 +98,17 @@ BUGS = {
     "the box of another stage": (
         GATE, SWAPPED | {"BN": 256, "STAGES": 4}, "box / INPUT_BOXES) % STAGES",
         "box / INPUT_BOXES + 1) % STAGES", "use of data in flight",
+    ),
+    "loads may be under way when TMA fills a stage anew": (
+        RESIDUAL, PINGPONG, "fence_before_bulk_copies();\n    __syncwarp();\n    for",
+        "__syncwarp();\n    for", "stored or loaded",
+    ),
+    "the same, of C^T": (
+        GATE, SWAPPED, "fence_before_bulk_copies();\n    __syncwarp();\n    for",
+        "__syncwarp();\n    for", "stored or loaded",
+    ),
+    "the box of the warpgroup before": (
+        GATE, WITHIN, "in_tile / 64);", "column / 64 + first / 32);", "is",
     ),
     "the first box for all columns": (
         GATE, {}, "box % INPUT_BOXES * INPUT_BYTES", "0 * box * INPUT_BYTES", "C[0,64] is",
@@ -146,4 +160,4 @@ def test_a_stage_that_is_released_before_it_was_read_is_seen(emulator: Emulator)
     early = WAIT.replace("pipeline.adv", "pipeline.release(pipeline.stage);\n        pipeline.adv")
     assert WAIT in source.text and RELEASE in source.text
     wrong = source.text.replace(WAIT, early).replace(RELEASE, "")
-    assert "data" in complaint(emulator, replace(source, text=wrong), problem)
+    assert "stored or loaded" in complaint(emulator, replace(source, text=wrong), problem)

@@ -494,8 +494,9 @@ __device__ __forceinline__ void apply_epilogue(Pipeline& pipeline, const Output&
     }
     #pragma unroll
     for (int first = 0; first < NUM_ACCUM; first += 8) {
-        const unsigned char* const box = input_box(pipeline, first_stage, column / 64 + first / 32);
-        const int chunk = (first % 32 / 4 + lane / 16) ^ lane % 8;
+        const int in_tile = column + 2 * first;
+        const unsigned char* const box = input_box(pipeline, first_stage, in_tile / 64);
+        const int chunk = (in_tile % 64 / 8 + lane / 16) ^ lane % 8;
         #pragma unroll
         for (int i = 0; i < ROW_TILES; ++i) {
             unsigned words[4];
@@ -511,7 +512,9 @@ __device__ __forceinline__ void apply_epilogue(Pipeline& pipeline, const Output&
             }
         }
     }
-    // All lanes have loaded theirs.
+    // All lanes have theirs before TMA fills the stages anew: an arrival alone does not wait for
+    // loads that are under way.
+    fence_before_bulk_copies();
     __syncwarp();
     for (int i = 0; i < INPUT_STAGES; ++i) {
         pipeline.release((first_stage + i) % STAGES);

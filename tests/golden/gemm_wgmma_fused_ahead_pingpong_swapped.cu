@@ -511,7 +511,9 @@ __device__ __forceinline__ void apply_epilogue(Pipeline& pipeline, const Output&
             }
         }
     }
-    // All lanes have loaded theirs.
+    // All lanes have theirs before TMA fills the stages anew: an arrival alone does not wait for
+    // loads that are under way.
+    fence_before_bulk_copies();
     __syncwarp();
     for (int i = 0; i < INPUT_STAGES; ++i) {
         pipeline.release((first_stage + i) % STAGES);

@@ -177,6 +177,40 @@ def test_inputs_that_come_ahead_are_right(
         assert_right(target, compiler, family, config, problem)
 
 
+# What another warpgroup's products leave of shared memory's bandwidth is little: loads wait.
+RACING: dict[str, Value] = {
+    **{"BM": 128, "BN": 128, "WM": 128, "WN": 128, "SCHEDULE": "pingpong", "STAGES": 6},
+    **{"BOX_M": 16, "C_BUFFERS": 2, "GROUP_M": 8, "BLOCKS": 132, "INPUTS": "ahead"},
+}
+RUNS = 8
+FENCED = "    fence_before_bulk_copies();\n    __syncwarp();\n    for"
+
+
+@pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "not fenced"])
+def test_a_stage_is_not_filled_anew_while_loads_are_under_way(
+    target: CudaTarget, compiler: Compiler, fenced: bool
+) -> None:
+    """Without the fence, the same kernel is wrong in some run."""
+    if target.device.arch != 90:
+        pytest.skip(f"{target.device.name} has no wgmma")
+    family = load_family("gemm_wgmma").on(target.device)
+    values = family.seeds[0].as_dict() | {"EPILOGUE": "after", "K_ORDER": "forward"} | RACING
+    config = family.completed(replace(family.seeds[0], values=tuple(values.items())))
+    problem = Problem(
+        4096, 4096, 2048, Layout.NT, DType.BF16, epilogue=Epilogue("acc + rest[m, n]")
+    )
+    source = render(family, config, problem)
+    assert FENCED in source.text
+    if not fenced:
+        text = source.text.replace(FENCED, FENCED.removeprefix("    fence_before_bulk_copies();\n"))
+        source = replace(source, text=text)
+    compiled = compiler.compile(source, target.device.sm)
+    candidate = Candidate(source, launch_plan(family, config, problem), compiled)
+    target.prepare(problem, OPTIONS)
+    found = {target.measure(candidate, None).status for _ in range(RUNS)}
+    assert found == {Status.OK} if fenced else Status.WRONG_RESULT in found
+
+
 def assert_right(
     target: CudaTarget, compiler: Compiler, family: Family, config: Config, problem: Problem
 ) -> None:

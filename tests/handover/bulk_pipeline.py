@@ -45,6 +45,7 @@ extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const f
         for (int k = 0; k < BK; ++k) {
             sum = fmaf(from[k], from[BK + k * BN + thread], sum);
         }
+        fence_before_bulk_copies();
         __syncwarp();
         if (thread % 32 == 0) {
             mbarrier_arrive(empty + stage);
@@ -130,6 +131,11 @@ WRONG: dict[str, Edit] = {
     "consumers do not arrive": Edit(ARRIVE, "", "deadlock"),
     "one warp does not arrive": Edit(ARRIVE, f"if (warp == 0)\n{ARRIVE}", "deadlock"),
     "arrives for its own lane": Edit("        __syncwarp();\n", "", "data race"),
+    "loads may be under way when they are copied over": Edit(
+        "        fence_before_bulk_copies();\n        __syncwarp();\n",
+        "        __syncwarp();\n",
+        "stored or loaded",
+    ),
     "arrives before it reads": Edit(
         CONSUMER_WAIT,
         f"{CONSUMER_WAIT}\n        if (thread % 32 == 0) mbarrier_arrive(empty + stage);",

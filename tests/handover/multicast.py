@@ -45,6 +45,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
             for (int k = 0; k < BK; ++k) {
                 sum = fmaf(from[k], from[BK + k * BN + thread], sum);
             }
+            fence_before_bulk_copies();
             __syncwarp();
             if (thread < CLUSTER) {
                 mbarrier_arrive_at_rank(empty + stage, thread);
@@ -96,6 +97,9 @@ WRONG: dict[str, Edit] = {
     ),
     "the producer does not wait": Edit(PRODUCER_WAIT, ""),
     "lanes still read": Edit(READ, "", "data race"),
+    "loads may be under way when they are copied over": Edit(
+        f"            fence_before_bulk_copies();\n{READ}", READ, "stored or loaded"
+    ),
     "clears what it has read, then lets go relaxed": Edit(
         READ, CLEARED, "data race", also=((RELEASE, RELAXED),)
     ),

@@ -55,6 +55,7 @@ extern "C" __global__ void __launch_bounds__(64)
                         sums[row] = fmaf(smem_a[stage * BM * BK + place_a(row, i)], b, sums[row]);
                     }
                 }
+                fence_before_bulk_copies();
                 __syncwarp();  // all have read
                 if (thread == 0) {
                     mbarrier_arrive(empty + stage);
@@ -108,7 +109,9 @@ RIGHT: dict[str, Edit] = {
 
 WRONG: dict[str, Edit] = {
     "a store may come after the copy out": Edit(
-        "            fence_before_bulk_copies();\n", "", "no proxy fence"
+        "            fence_before_bulk_copies();\n            __syncwarp();  // tile_c is full\n",
+        "            __syncwarp();  // tile_c is full\n",
+        "no proxy fence",
     ),
     "other lanes still store": Edit(
         "            __syncwarp();  // tile_c is full\n", "", "data race"
@@ -138,6 +141,9 @@ WRONG: dict[str, Edit] = {
     "not aligned as the swizzle is": Edit("__align__(1024)", "__align__(128)"),
     "not fenced": Edit("        mbarrier_fence_init();\n", "", "not fenced"),
     "lanes still read": Edit("                __syncwarp();  // all have read\n", "", "data race"),
+    "loads may be under way when they are copied over": Edit(
+        "                fence_before_bulk_copies();\n", "", "stored or loaded"
+    ),
     "copies over what is still read": Edit(
         "                mbarrier_wait(empty + stage, (k_tile / STAGES & 1) ^ 1);\n", ""
     ),

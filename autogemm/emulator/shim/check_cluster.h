@@ -184,15 +184,16 @@ void shadow_proxy_fence() {
     }
 }
 
-// Stores and bulk copies take different ways to memory: without a proxy fence a store may come last.
-inline bool may_overtake(const Access& store, uint32_t floor) {
-    const uint32_t thread = store.thread & ~kAtomicBit;
+// Stores, loads and bulk copies take different ways to memory: without a proxy fence a store may come
+// last, and a load that was begun before may find what is copied.
+inline bool may_overtake(const Access& before, uint32_t floor) {
+    const uint32_t thread = before.thread & ~kAtomicBit;
     const uint32_t of_block = (thread >> kThreadBits) - 1, index = thread & kThreadMask;
-    if (thread == 0 || store.epoch < floor || index >= num_threads) {
+    if (thread == 0 || before.epoch < floor || index >= num_threads) {
         return false;
     }
     const auto known_by = [&](const Fences& fences) {
-        return fences.proxied.covers(of_block, index, store.epoch, store.clock);
+        return fences.proxied.covers(of_block, index, before.epoch, before.clock);
     };
     return !known_by(current->fences) && !known_by(block->fences) &&
            !(current->from_cluster && known_by(*current->from_cluster));
@@ -234,6 +235,12 @@ void shadow_bulk_copy_issued(const BulkCopy& copy) {
         if (!word.in_flight && may_overtake(word.writer, shadow.floor)) {
             report_access(Kind::kNoProxyFence, to.region, offset_of(index), exchange->word_bytes,
                           true, copy.pc, &word.writer, of_other);
+        }
+        for (int r = 0; r < 2 && !word.in_flight; ++r) {
+            if ((word.loaders >> r & 1) && may_overtake(word.readers[r], shadow.floor)) {
+                report_access(Kind::kNoProxyFence, to.region, offset_of(index), exchange->word_bytes,
+                              true, copy.pc, &word.readers[r], of_other);
+            }
         }
         touch_word(shadow, index, {to.region, copy.pc, false, true, false, of_other});
         word.in_flight = true;
@@ -296,7 +303,7 @@ void shadow_tile_store_issued(const TileStore& store) {
             report_access(Kind::kNoProxyFence, region, offset_of(index), exchange->word_bytes, false,
                           pc, &word.writer);
         }
-        touch_word(shadow, index, {region, pc, true, false, false});
+        touch_word(shadow, index, {region, pc, true, false, false, 0, true});
         ++word.being_read;
     });
     for_each_row(store.tile, true, [&](char* to, uint32_t bytes, uint32_t) {
@@ -309,7 +316,7 @@ void shadow_tile_store_has_read(const TileStore& store, uint64_t pc) {
     for_each_shared_word(store, [&](Shadow& shadow, uint64_t index, Region region) {
         Word& word = shadow.words[index];
         --word.being_read;
-        note_reader(word, this_access({region, pc, true, false, false}));
+        note_reader(word, this_access({region, pc, true, false, false}), true);
     });
 }
 
@@ -352,7 +359,7 @@ void shadow_product_issued(const Product& product, uint32_t first_row) {
             report_access(Kind::kNoProxyFence, Region::kDynamicShared, offset_of(index),
                           exchange->word_bytes, false, pc, &word.writer);
         }
-        touch_word(shadow, index, {Region::kDynamicShared, pc, true, false, false});
+        touch_word(shadow, index, {Region::kDynamicShared, pc, true, false, false, 0, true});
         ++word.being_read;
     });
     current = running;
@@ -366,7 +373,7 @@ uint32_t shadow_product_done(const Product& product, const Thread& lane_0, uint6
                         static_cast<uint32_t>(pc)};
     for_each_operand_word(product, first_row(lane_0), [&](uint64_t index) {
         --shadow.words[index].being_read;
-        note_reader(shadow.words[index], reader);
+        note_reader(shadow.words[index], reader, true);
     });
     return last.clock++;
 }
@@ -377,6 +384,14 @@ void shadow_knows_products(const Thread& lane_0, const uint32_t* done) {
     for (uint32_t lane = 0; lane < 32; ++lane) {
         uint32_t& seen = current->seen[lane_0.index + lane];
         seen = std::max(seen, done[lane]);
+    }
+}
+
+// Values that products took from registers had been loaded when these began.
+void shadow_knows_loads(const Thread& lane_0, const std::vector<uint32_t>& loaded) {
+    fences_in_use |= !loaded.empty();
+    for (uint32_t lane = 0; lane < loaded.size(); ++lane) {
+        current->fences.proxied.of(block_number).learn(lane_0.index + lane, loaded[lane]);
     }
 }
 

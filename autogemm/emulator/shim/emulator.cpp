@@ -68,6 +68,7 @@ uint32_t shadow_product_done(const Product&, const Thread&, uint64_t) {
     return 0;
 }
 void shadow_knows_products(const Thread&, const uint32_t*) {}
+void shadow_knows_loads(const Thread&, const std::vector<uint32_t>&) {}
 static void shadow_begin_pass() {}
 static void shadow_begin_launch() {}
 

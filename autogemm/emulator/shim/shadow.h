@@ -26,6 +26,7 @@ constexpr uint32_t kThreadMask = (1u << kThreadBits) - 1;
 struct Word {
     Access writer;
     Access readers[2];
+    uint8_t loaders;  // bits of those readers that are loads; products and tiles on their way out are none
     uint8_t valid;
     uint8_t in_flight;
     uint8_t is_mbarrier;
@@ -148,6 +149,7 @@ struct Touch {
     uint64_t pc;
     bool read, write, atomic;
     uint32_t owner = 0;  // as in Finding
+    bool by_proxy = false;  // by a product or a tile on its way out
 };
 
 inline Access this_access(const Touch& touch) {
@@ -155,14 +157,16 @@ inline Access this_access(const Touch& touch) {
             static_cast<uint32_t>(touch.pc)};
 }
 
-inline void note_reader(Word& word, const Access& access) {
+inline void note_reader(Word& word, const Access& access, bool by_proxy) {
     if (word.readers[0].thread != access.thread) {
         const bool same_warp = word.readers[0].thread >> 5 == access.thread >> 5;
         if (!same_warp || word.readers[1].epoch < access.epoch) {
             word.readers[1] = word.readers[0];
+            word.loaders = static_cast<uint8_t>(word.loaders << 1 & 2);
         }
     }
     word.readers[0] = access;
+    word.loaders = static_cast<uint8_t>((word.loaders & 2) | (by_proxy ? 0 : 1));
 }
 
 // Whether who stores now has seen the store that it replaces: read it by an atomic, then a fence. What
@@ -228,7 +232,7 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
         }
     }
     if (!touch.write) {
-        note_reader(word, this_access(touch));
+        note_reader(word, this_access(touch), touch.by_proxy);
         return;
     }
     for (const Access& reader : word.readers) {
@@ -242,6 +246,7 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
     }
     word.writer = this_access(touch);
     word.readers[0] = word.readers[1] = {};
+    word.loaders = 0;
 }
 
 // The region of an address whose words are known, or kElsewhere.

@@ -235,6 +235,7 @@ struct Product;
 void shadow_product_issued(const Product& product, uint32_t first_row);
 uint32_t shadow_product_done(const Product& product, const Thread& lane_0, uint64_t pc);
 void shadow_knows_products(const Thread& lane_0, const uint32_t* done);
+void shadow_knows_loads(const Thread& lane_0, const std::vector<uint32_t>& loaded);
 
 inline void report_here(Kind kind, uint64_t pc, uint64_t other_pc = 0, uint32_t size = 0) {
     Finding finding{};

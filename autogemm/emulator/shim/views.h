@@ -80,7 +80,7 @@ struct Fences {
     View observed;  // found at an atomic: the next fence makes it count
     View received;  // happened before
     View read;      // the same of what was read, and no more: what a relaxed arrival tells
-    View proxied;   // before a proxy fence: bulk copies may overwrite what was stored
+    View proxied;   // before a proxy fence: bulk copies may overwrite what was stored or loaded
 
     bool empty() const {
         return fenced.empty() && observed.empty() && received.empty() && read.empty() &&

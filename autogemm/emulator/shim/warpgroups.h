@@ -46,6 +46,7 @@ struct WarpProducts {
     std::vector<ProductGroup> groups;  // that this warp has not waited for
     uint32_t num_waited = 0;           // groups before these
     uint32_t done[32] = {};            // clocks of the lanes, up to which their accesses are over
+    std::vector<uint32_t> loaded;      // those at the last product that took registers and is done
     std::vector<Range> known[32];  // sums and registers of A that products had, by lane
     bool fenced = false;           // since the kernel last wrote to these
 };
@@ -257,6 +258,9 @@ inline void finish_products(const Thread& lane_0, uint32_t end, uint64_t pc) {
             const Product& product = group.products[j];
             // Values that lanes loaded to registers were there when the product began.
             std::copy(product.issued.begin(), product.issued.end(), products.done);
+            if (!product.issued.empty()) {
+                products.loaded = product.issued;
+            }
             products.done[31] = shadow_product_done(product, lane_0, pc);
         }
         group.done = true;
@@ -338,6 +342,7 @@ __attribute__((noinline)) void wait_for_products(unsigned num_left) {
     for_each_warp(*current, [&](const Thread& lane_0) {
         finish_products(lane_0, end, pc);
         shadow_knows_products(lane_0, products_of(lane_0).done);
+        shadow_knows_loads(lane_0, products_of(lane_0).loaded);
     });
     if (end > products.num_waited) {
         take_sums_back(products, end);
