@@ -191,6 +191,20 @@ def test_fp32_keeps_the_bound_and_wrong_values_do_not(text: str) -> None:
     assert np.all(1e-3 * np.abs(bound.value[big]) > bound.error[big])
 
 
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 0),
+        ("relu(acc + bias[n])", 0),
+        ("gelu_tanh(acc + bias[n])", 2),
+        ("silu(acc[n]) * acc[n + N] / scale", 3),
+        ("aux[m, n] = exp(acc); gelu(aux)", 4),
+    ],
+)
+def test_special_instructions_of_all_functions_are_counted(text: str, count: int) -> None:
+    assert Epilogue(text).special_instructions == count
+
+
 def test_a_kernel_without_an_epilogue_is_what_it_was() -> None:
     family = load_family("sgemm_simt")
     problem = Problem(4096, 4096, 4096)

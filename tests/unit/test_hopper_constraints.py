@@ -154,6 +154,33 @@ def test_sharing_loads_is_expected_to_pay_where_rows_are_off_lines(k: int, gain:
     assert gain > 1.0 or expected(1) == expected(2)
 
 
+def test_functions_of_an_epilogue_are_expected_to_hide_behind_products() -> None:
+    """At 4096 an SM has four tiles of 128x256, or eight of 128x128, of which one is left to end."""
+    family, device = load_family("gemm_wgmma"), find_device("h200")
+    plain = Problem(4096, 4096, 4096, Layout.NT, DType.BF16)
+    cooperative: dict[str, Value] = {"BM": 128, "BN": 256, "WM": 64, "WN": 256}
+    pingpong: dict[str, Value] = {
+        "BM": 128,
+        "BN": 128,
+        "WM": 128,
+        "WN": 128,
+        "SCHEDULE": "pingpong",
+    }
+
+    def taken(changes: dict[str, Value], text: str) -> int:
+        config = family.completed(Config.of("gemm_wgmma", BASE | {"BLOCKS": 132} | changes))
+        times = [
+            expected_time(family, config, one, device)
+            for one in (plain.with_epilogue(Epilogue(text)), plain)
+        ]
+        assert times[0] is not None and times[1] is not None
+        return times[0] - times[1]
+
+    assert taken(cooperative, "relu(acc)") == taken(pingpong, "relu(acc)") == 0
+    assert taken(cooperative, "gelu_tanh(acc)") == 4 * 128 * 256 * 2 // 16
+    assert taken(pingpong, "gelu_tanh(acc)") == 128 * 128 * 2 // 16
+
+
 def test_no_tile_writes_faster_than_the_memory() -> None:
     """256 MiB of C at 3.35 TB/s are 80 us, whatever the tile: 140 thousand cycles and more."""
     problem = Problem(8192, 16384, 64, dtype=DType.BF16)
