@@ -24,6 +24,7 @@ ONE_CONFIG = [
     *("PAD_A=4", "PAD_B=0", "VEC_LOAD=4", "VEC_STORE=4", "MIN_BLOCKS=1", "GROUP_M=1"),
     *("FMA_ORDER=rows", "LANE_MAP=rows", "SLICE_K=1", "SPLIT_K=1", "STREAM_BLOCKS=0"),
     *("HANDOVER=5", "EDGES=guarded", "PACK=0", "SLICES=shared", "POINTERS=derived", "CHAIN_K=0"),
+    "PDL=none",
 ]
 
 
