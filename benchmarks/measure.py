@@ -1,4 +1,4 @@
-"""Measures all that README and docs quote on one lent GPU, in parts that go on where they stopped.
+"""Measures the suites that README and docs quote, in parts that go on where they stopped.
 
     benchmarks/gpu_box.sh run python3 benchmarks/measure.py --commit COMMIT --seconds 580 --out OUT
     ... measure.py --parts tests,f32-nn,unseen --seconds 580 --out OUT
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from suite_shapes import LAYER_EPILOGUES
 
 from autogemm.model.dtypes import DType
 from autogemm.space import load_family
@@ -232,6 +233,23 @@ SUITE = ("--trials", "100", "--budget", "3s", "--max-error", "cublas")
 TENSOR = ("--trials", "80", "--budget", "3s", "--rounds", "30")
 # Winner and baseline each alone, hot, at the power limit.
 SUSTAINED = ("--sustained", "3s")
+# Hopper's family alone, in the layout of linear layers.
+HOPPER = ("--layouts", "nt", "--family", "gemm_wgmma")
+FEW_ROWS = (
+    "--layouts",
+    "nt",
+    "--l2",
+    "rotate",
+    "--family",
+    "gemm_skinny",
+    "--family",
+    "gemm_wgmma",
+)
+SCALED = ("--suite", "block-scales-decode", "--dtype", "e4m3")
+BOTH, ALL = ("--layouts", "nn,nt"), ("--layouts", "nn,nt,tn,tt")
+SHORT = ("--rounds", "12", "--finalists", "4")
+SQUARES = "1024,2048,4096,8192"
+LAYERS = ("--dtype", "bf16", *HOPPER, "--trials", "150", "--budget", "5s", "--rounds", "12")
 PARTS = (
     Part("f32-nn", 200, suite(*SUITE)),
     Part("unseen", 170, suite(*SUITE, "--unseen", "20", "--seed", "1")),
@@ -248,6 +266,24 @@ PARTS = (
     Part("tf32", 70, suite("--dtype", "tf32", *TENSOR)),
     Part("without-seeds", 200, suite(*SUITE, "--without-seeds")),
     Part("rotated", 200, suite(*SUITE, "--l2", "rotate")),
+    Part("any-size", 170, suite("--suite", "any-size", *TENSOR, "--dtype", "bf16", *BOTH)),
+    Part("tf32-layouts", 130, suite("--suite", "layouts", *TENSOR, "--dtype", "tf32", *ALL)),
+    Part("cube", 600, suite("--suite", "cube", "--dtype", "f16", "--budget", "2s", *SHORT)),
+    Part("layers", 1200, suite("--suite", "layers", "--dtype", "bf16", *FEW_ROWS[:4], *SHORT)),
+    Part("batched-f32", 110, suite("--suite", "batched", "--budget", "4s", *SHORT)),
+    Part("batched-bf16", 80, suite("--suite", "batched", "--dtype", "bf16", *SHORT)),
+    Part("grouped", 180, suite("--suite", "grouped", "--dtype", "bf16", *HOPPER, *SHORT)),
+    Part("moe-decode", 130, suite("--suite", "moe-decode", "--dtype", "bf16", *FEW_ROWS)),
+    Part("decode", 140, suite("--suite", "decode", "--dtype", "e4m3", *FEW_ROWS)),
+    Part("decode-scaled", 120, suite(*SCALED, *FEW_ROWS)),
+    Part("e4m3", 60, suite("--dtype", "e4m3", *HOPPER)),
+    Part("e4m3-scaled", 60, suite("--dtype", "e4m3", *HOPPER, "--epilogue", "acc * sa * sb")),
+    Part("i8", 60, suite("--dtype", "i8", *HOPPER)),
+    *(
+        Part(f"layers-{name}", 125, suite("--suite", name, *LAYERS, "--finalists", "8"))
+        for name in LAYER_EPILOGUES
+    ),
+    Part("f32-epilogue", 70, suite("--shapes", SQUARES, "--epilogue", "relu(acc + bias[n])")),
     Part("main-job", 200, main_job),
     Part("recordings", 150, recordings),
     Part("kernel-tuner", 120, kernel_tuner),
@@ -265,7 +301,7 @@ def main(parts: str, only_list: bool, seconds: float, out: str, **options: Any) 
     """Measure parts until all are done or the time is up; exit code 3 if some are left."""
     if only_list:
         for part in PARTS:
-            click.echo(f"{part.name:15} about {part.about_s:4} s")
+            click.echo(f"{part.name:18} about {part.about_s:4} s")
         return
     chosen = chosen_parts(parts)
     if not out:
@@ -294,16 +330,16 @@ def measure(here: Here, parts: Sequence[Part], ends_at: float, again: bool = Fal
     for part in parts:
         before = state.get(part.name, {})
         if not again and before.get("exit") == 0 and before["code"] == here.code:
-            click.echo(f"{part.name:15} done before")
+            click.echo(f"{part.name:18} done before")
             continue
         left = ends_at - time.monotonic()
         if left < LEAST_S:
-            click.echo(f"{part.name:15} not begun: the time is up")
+            click.echo(f"{part.name:18} not begun: the time is up")
             return GOES_ON
         began = time.monotonic()
         ended = part.run(here, left)
         seconds = time.monotonic() - began
-        click.echo(f"{part.name:15} exit {ended}, {seconds:.0f} s")
+        click.echo(f"{part.name:18} exit {ended}, {seconds:.0f} s")
         state[part.name] = {
             "exit": ended,
             "seconds": round(

@@ -10,6 +10,8 @@ from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import measure
+import suite
+from suite_shapes import suite_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -129,6 +131,28 @@ def test_every_part_is_a_call_that_its_script_understands() -> None:
         part.name for part in measure.PARTS
     ]
     assert "no part 'none'" in CliRunner().invoke(measure.main, ["--parts", "none"]).output
+
+
+def test_every_suite_that_is_a_part_has_shapes(
+    here: measure.Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def started(here: measure.Here, command: list[str], seconds: float, log: Path) -> int:
+        commands.append(command)
+        return 0
+
+    monkeypatch.setattr(measure, "started", started)
+    names = []
+    for part in measure.PARTS:
+        before = len(commands)
+        if "suite.<locals>" in part.run.__qualname__:
+            part.run(here, 100.0)
+            (command,) = commands[before:]
+            options = suite.main.make_context("suite.py", command[2:]).params
+            names.append(suite_of(options).name)
+    assert len(names) >= 25
+    assert {"epilogue_bias_gelu_bf16_LAYOUT", "suite_i8_LAYOUT", "cube_f16_LAYOUT"} <= {*names}
 
 
 def test_the_code_that_results_depend_on_has_a_hash() -> None:
