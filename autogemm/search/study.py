@@ -10,7 +10,7 @@ from optuna.trial import TrialState, create_trial
 
 from autogemm.model.config import Config
 from autogemm.model.results.outcome import Outcome
-from autogemm.search.chains import more_accurate
+from autogemm.search.chains import accurate_seeds, more_accurate
 from autogemm.search.enumerated import EnumeratedSpace
 from autogemm.search.making import make_sampler
 from autogemm.search.names import DEFAULT_SAMPLER
@@ -90,6 +90,13 @@ class Search:
         index = self._space.index(config)
         if index is not None:
             self._sampler.want(more_accurate(self._space, index, excess))
+
+    def keep_error(self, limit: float) -> None:
+        """Ask first for what seeds are with shorter sums, where they are expected to miss a limit.
+
+        ``limit`` is the largest relative error that is allowed. Before the first `ask`.
+        """
+        self._sampler.want(accurate_seeds(self._space, limit))
 
     def remember(self, outcome: Outcome, cost: float | None = None) -> None:
         """Learn an outcome of an earlier process, unless its config is known already.

@@ -353,6 +353,9 @@ class _Run:
             )
             for space in self.spaces.spaces
         }
+        if not math.isinf(self.accuracy.limit):
+            for search in searches.values():
+                search.keep_error(self.accuracy.limit)
         joint = JointSearch(
             searches,
             opening=opening_for(

@@ -29,9 +29,66 @@ EDGE_BASES: dict[str, Base] = {
     "inward stream K": Base(
         INWARD | {"STAGES": 2, "REG_STAGES": 2, "STREAM_BLOCKS": 38}, ragged(Layout.NN, 1)
     ),
+    "inward stream K, sliced": Base(
+        INWARD
+        | {"BM": 32, "BN": 48, "WM": 32, "WN": 48, "TM": 4, "TN": 12, "STAGES": 2, "REG_STAGES": 2}
+        | {"SLICE_K": 2, "STREAM_BLOCKS": 38},
+        ragged(Layout.NN, 1),
+    ),
 }
 
 EDGE_MUTATIONS: tuple[Mutation, ...] = (
+    # Lanes that exchange what they have before single floats are stored.
+    Mutation("inward", "no exchange", "    turn(values, own);\n", ""),
+    Mutation("inward", "exchanged with another lane", "NEXT_ROW = 2;", "NEXT_ROW = 1;"),
+    Mutation("inward", "the row after is the next one", "AFTER = 2 * LANES_N", "AFTER = LANES_N"),
+    Mutation("inward", "only half of the exchange", "bit < TURNED; bit *= 2", "bit < 2; bit *= 2"),
+    Mutation("inward", "keeps what it gave", "gives_first ? taken : values[e]", "values[e]"),
+    Mutation("inward", "rows in the other order", "(e % TURNED - own)", "(own - e % TURNED)"),
+    Mutation("inward", "all to the same column", "TURNED * TURNED + own", "TURNED * TURNED"),
+    Mutation(
+        "inward", "edge asked for the lane's own row", "has_row(tile, row)", "has_row(tile, m)"
+    ),
+    # Partial sums that lie as the threads have them.
+    Mutation(
+        "inward stream K", "threads' floats overlap", "to[(i * TN + j) * THREADS]", "to[i * TN + j]"
+    ),
+    Mutation(
+        "inward stream K",
+        "a neighbour's floats",
+        "partials += (int)threadIdx.x;",
+        "partials += threadIdx.x ^ 1;",
+    ),
+    Mutation(
+        "inward stream K",
+        "added up in another's place",
+        "(first + vector * VEC_N) / TN",
+        "first / TN",
+    ),
+    Mutation(
+        "inward stream K, sliced",
+        "floats of the first vectors again",
+        "__ldcg(source + (first + i)",
+        "__ldcg(source + i",
+    ),
+    Mutation(
+        "inward stream K, sliced",
+        "slices add up the same floats",
+        "first = place.slice * FLOATS; first",
+        "first = 0; first",
+    ),
+    Mutation(
+        "inward stream K, sliced",
+        "floats that no slice adds up",
+        "first += SLICE_K * FLOATS",
+        "first += 2 * SLICE_K * FLOATS",
+    ),
+    Mutation(
+        "inward stream K, sliced",
+        "slices leave rows of others",
+        "if (place.slice != i / ROWS_PER_SLICE)",
+        "if (false)",
+    ),
     Mutation("inward", "rows not moved", "min(own_m0, M - BM)", "own_m0"),
     Mutation("inward", "columns not moved", "min(own_n0, N - BN)", "own_n0"),
     Mutation("inward", "moved too far", "M - BM)", "M - BM - 1)"),

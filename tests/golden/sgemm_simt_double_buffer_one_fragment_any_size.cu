@@ -53,7 +53,7 @@ constexpr int VEC_A = 1;
 constexpr int VEC_B = 1;
 constexpr int VEC_C = 1;
 constexpr int LANES_A = 8;
-constexpr int LANES_B = 64;
+constexpr int LANES_B = 32;
 constexpr int ROWS_A = THREADS / LANES_A;
 constexpr int ROWS_B = THREADS / LANES_B;
 static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a k_tile");
@@ -127,17 +127,20 @@ __device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int l
                                               int k_left) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
-        const float* source = b + (long long)k * ldb;
-        const int num_valid = k < k_left ? n_left : 0;
-        if (num_valid >= VEC_B) {
-            unpack(*reinterpret_cast<const VectorB*>(source), regs);
-        } else {
-            #pragma unroll
-            for (int i = 0; i < VEC_B; ++i) {
-                regs[i] = i < num_valid ? source[i] : 0.0f;
+        #pragma unroll
+        for (int n = 0; n < BN; n += LANES_B * VEC_B) {
+            const float* source = b + (long long)k * ldb + n;
+            const int num_valid = k < k_left ? n_left - n : 0;
+            if (num_valid >= VEC_B) {
+                unpack(*reinterpret_cast<const VectorB*>(source), regs);
+            } else {
+                #pragma unroll
+                for (int i = 0; i < VEC_B; ++i) {
+                    regs[i] = i < num_valid ? source[i] : 0.0f;
+                }
             }
+            regs += VEC_B;
         }
-        regs += VEC_B;
     }
 }
 
@@ -145,8 +148,11 @@ __device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int l
 __device__ __forceinline__ void store_k_tile_b(float* shared, const float* regs) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
-        pack(regs, *reinterpret_cast<VectorB*>(shared + k * STRIDE_B));
-        regs += VEC_B;
+        #pragma unroll
+        for (int n = 0; n < BN; n += LANES_B * VEC_B) {
+            pack(regs, *reinterpret_cast<VectorB*>(shared + k * STRIDE_B + n));
+            regs += VEC_B;
+        }
     }
 }
 
@@ -317,6 +323,54 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     }
 }
 
+// Lanes that exchange neighbours of their rows, so that together they have those of one row after
+// another: a warp then stores floats side by side, not one of four.
+constexpr int TURNED = 4;
+// From a lane to the one whose row is next, and to the one after that.
+constexpr int TO_NEXT_ROW = LANES_N;
+constexpr int TO_ROW_AFTER = 2 * LANES_N;
+
+// Of TURNED lanes the one numbered `own` gets element `own` of each: of lane e in values[e]. Where
+// a vector has more elements than there are lanes, each TURNED of them turn among themselves.
+__device__ __forceinline__ void turn(float (&values)[VEC_N], int own) {
+    #pragma unroll
+    for (int bit = 1; bit < TURNED; bit *= 2) {
+        #pragma unroll
+        for (int e = 0; e < VEC_N; ++e) {
+            if (e & bit) {
+                continue;
+            }
+            const bool gives_first = own & bit;
+            const float given = gives_first ? values[e] : values[e + bit];
+            const float taken =
+                __shfl_xor_sync(0xffffffffu, given, bit == 1 ? TO_NEXT_ROW : TO_ROW_AFTER);
+            values[e] = gives_first ? taken : values[e];
+            values[e + bit] = gives_first ? values[e + bit] : taken;
+        }
+    }
+}
+
+// Stores the VEC_N neighbours that each lane has of its row m, from its column n on.
+__device__ __forceinline__ void store_neighbours(const Tile& tile, int ldc, int m, int n,
+                                                 const float* accum, const Epilogue& with) {
+    const int own = m / VEC_M % TURNED;
+    float values[VEC_N];
+    #pragma unroll
+    for (int e = 0; e < VEC_N; ++e) {
+        values[e] = accum[e];
+    }
+    turn(values, own);
+    #pragma unroll
+    for (int e = 0; e < VEC_N; ++e) {
+        const int row = m + (e % TURNED - own) * VEC_M;
+        if (!has_row(tile, row)) {
+            continue;
+        }
+        const int column = n + e / TURNED * TURNED + own;
+        store_vector(tile, ldc, row, column, &values[e], with);
+    }
+}
+
 // Stores the tile of C from its accumulators.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
                                            const Epilogue& with) {
@@ -324,13 +378,10 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const floa
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
-        if (!has_row(tile, m)) {
-            continue;
-        }
         #pragma unroll
-        for (int j = 0; j < TN; j += VEC_C) {
-            const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
-            store_vector(tile, ldc, m, n, &accum[i][j], with);
+        for (int j = 0; j < TN; j += VEC_N) {
+            const int n = place.n + j * LANES_N;
+            store_neighbours(tile, ldc, m, n, &accum[i][j], with);
         }
     }
 }

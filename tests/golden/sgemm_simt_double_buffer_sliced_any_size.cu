@@ -341,6 +341,54 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     }
 }
 
+// Lanes that exchange neighbours of their rows, so that together they have those of one row after
+// another: a warp then stores floats side by side, not one of four.
+constexpr int TURNED = 4;
+// From a lane to the one whose row is next, and to the one after that.
+constexpr int TO_NEXT_ROW = LANES_N;
+constexpr int TO_ROW_AFTER = 2 * LANES_N;
+
+// Of TURNED lanes the one numbered `own` gets element `own` of each: of lane e in values[e]. Where
+// a vector has more elements than there are lanes, each TURNED of them turn among themselves.
+__device__ __forceinline__ void turn(float (&values)[VEC_N], int own) {
+    #pragma unroll
+    for (int bit = 1; bit < TURNED; bit *= 2) {
+        #pragma unroll
+        for (int e = 0; e < VEC_N; ++e) {
+            if (e & bit) {
+                continue;
+            }
+            const bool gives_first = own & bit;
+            const float given = gives_first ? values[e] : values[e + bit];
+            const float taken =
+                __shfl_xor_sync(0xffffffffu, given, bit == 1 ? TO_NEXT_ROW : TO_ROW_AFTER);
+            values[e] = gives_first ? taken : values[e];
+            values[e + bit] = gives_first ? values[e + bit] : taken;
+        }
+    }
+}
+
+// Stores the VEC_N neighbours that each lane has of its row m, from its column n on.
+__device__ __forceinline__ void store_neighbours(const Tile& tile, int ldc, int m, int n,
+                                                 const float* accum, const Epilogue& with) {
+    const int own = m / VEC_M % TURNED;
+    float values[VEC_N];
+    #pragma unroll
+    for (int e = 0; e < VEC_N; ++e) {
+        values[e] = accum[e];
+    }
+    turn(values, own);
+    #pragma unroll
+    for (int e = 0; e < VEC_N; ++e) {
+        const int row = m + (e % TURNED - own) * VEC_M;
+        if (!has_row(tile, row)) {
+            continue;
+        }
+        const int column = n + e / TURNED * TURNED + own;
+        store_vector(tile, ldc, row, column, &values[e], with);
+    }
+}
+
 // Stores the tile of C from the accumulators of all slices. They meet in shared memory, and each
 // slice adds up and stores some vectors of each thread's tile: in a loop, since code that runs only
 // once takes as long as loading its instructions.
@@ -356,12 +404,12 @@ __device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int 
     }
     __syncthreads();
     #pragma unroll 3
-    for (int first = place.slice * VEC_C; first < NUM_ACCUM; first += SLICE_K * VEC_C) {
-        float totals[VEC_C] = {};
+    for (int first = place.slice * VEC_N; first < NUM_ACCUM; first += SLICE_K * VEC_N) {
+        float totals[VEC_N] = {};
         #pragma unroll
         for (int slice = 0; slice < SLICE_K; ++slice) {
             #pragma unroll
-            for (int e = 0; e < VEC_C; ++e) {
+            for (int e = 0; e < VEC_N; ++e) {
                 totals[e] += exchange[(slice * NUM_ACCUM + first + e) * SLICE_THREADS];
             }
         }
@@ -369,10 +417,7 @@ __device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int 
         const int j = first % TN;
         const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
         const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
-        if (!has_row(tile, m)) {
-            continue;
-        }
-        store_vector(tile, ldc, m, n, totals, with);
+        store_neighbours(tile, ldc, m, n, totals, with);
     }
 }
 

@@ -413,6 +413,54 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     }
 }
 
+// Lanes that exchange neighbours of their rows, so that together they have those of one row after
+// another: a warp then stores floats side by side, not one of four.
+constexpr int TURNED = 4;
+// From a lane to the one whose row is next, and to the one after that.
+constexpr int TO_NEXT_ROW = LANES_N;
+constexpr int TO_ROW_AFTER = 2 * LANES_N;
+
+// Of TURNED lanes the one numbered `own` gets element `own` of each: of lane e in values[e]. Where
+// a vector has more elements than there are lanes, each TURNED of them turn among themselves.
+__device__ __forceinline__ void turn(float (&values)[VEC_N], int own) {
+    #pragma unroll
+    for (int bit = 1; bit < TURNED; bit *= 2) {
+        #pragma unroll
+        for (int e = 0; e < VEC_N; ++e) {
+            if (e & bit) {
+                continue;
+            }
+            const bool gives_first = own & bit;
+            const float given = gives_first ? values[e] : values[e + bit];
+            const float taken =
+                __shfl_xor_sync(0xffffffffu, given, bit == 1 ? TO_NEXT_ROW : TO_ROW_AFTER);
+            values[e] = gives_first ? taken : values[e];
+            values[e + bit] = gives_first ? values[e + bit] : taken;
+        }
+    }
+}
+
+// Stores the VEC_N neighbours that each lane has of its row m, from its column n on.
+__device__ __forceinline__ void store_neighbours(const Tile& tile, int ldc, int m, int n,
+                                                 const float* accum, const Epilogue& with) {
+    const int own = m / VEC_M % TURNED;
+    float values[VEC_N];
+    #pragma unroll
+    for (int e = 0; e < VEC_N; ++e) {
+        values[e] = accum[e];
+    }
+    turn(values, own);
+    #pragma unroll
+    for (int e = 0; e < VEC_N; ++e) {
+        const int row = m + (e % TURNED - own) * VEC_M;
+        if (!has_row(tile, row)) {
+            continue;
+        }
+        const int column = n + e / TURNED * TURNED + own;
+        store_vector(tile, ldc, row, column, &values[e], with);
+    }
+}
+
 // Stores the tile of C from its accumulators, of which each slice owns some rows.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
                                            const Epilogue& with) {
@@ -423,34 +471,28 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const floa
             continue;
         }
         const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
-        if (!has_row(tile, m)) {
-            continue;
-        }
         #pragma unroll
-        for (int j = 0; j < TN; j += VEC_C) {
-            const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
-            store_vector(tile, ldc, m, n, &accum[i][j], with);
+        for (int j = 0; j < TN; j += VEC_N) {
+            const int n = place.n + j * LANES_N;
+            store_neighbours(tile, ldc, m, n, &accum[i][j], with);
         }
     }
 }
 
-// Stores this block's accumulators to the workspace: a whole tile, wherever the edges of C are.
+// Stores this block's accumulators to the workspace: a whole tile, wherever the edges of C are. The
+// threads' floats lie side by side, the first of all, then the second ones. Float by float: vectors
+// would bind accumulators to registers that suit the main loop less.
 __device__ __forceinline__ void store_partial(float* to, const float (&accum)[TM][TN]) {
     const Place place = place_of_thread();
+    to += (int)threadIdx.x % SLICE_THREADS;
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         if (place.slice != i / ROWS_PER_SLICE) {
             continue;
         }
-        const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
-        // Never; asked all the same, since a row's stores then stay together (2.6 % at 4095, H200).
-        if (m >= BM) {
-            continue;
-        }
         #pragma unroll
-        for (int j = 0; j < TN; j += VEC_C) {
-            const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
-            pack(&accum[i][j], *reinterpret_cast<VectorC*>(to + (long long)m * BN + n));
+        for (int j = 0; j < TN; ++j) {
+            to[(i * TN + j) * SLICE_THREADS] = accum[i][j];
         }
     }
 }
@@ -481,35 +523,31 @@ __device__ __forceinline__ void join_partials(const Tile& tile, int ldc, float* 
         *arrived = 0;
     }
 
-    // Each thread takes vectors of four, AT_ONCE of them so that their loads overlap.
+    // The threads of each slice add up what lies where their own accumulators did, AT_ONCE vectors
+    // so that their loads overlap.
     constexpr int AT_ONCE = 4;
-    constexpr int STEP = 4 * THREADS;
-    static_assert(PARTIAL % (AT_ONCE * STEP) == 0, "whole passes cover a tile");
-    for (int first = (int)threadIdx.x * 4; first < PARTIAL; first += AT_ONCE * STEP) {
-        float totals[AT_ONCE][4] = {};
-        #pragma unroll 4
+    constexpr int FLOATS = AT_ONCE * VEC_N;
+    static_assert(TM * TN % (SLICE_K * FLOATS) == 0, "whole passes cover a tile");
+    const Place place = place_of_thread();
+    partials += (int)threadIdx.x % SLICE_THREADS;
+    for (int first = place.slice * FLOATS; first < TM * TN; first += SLICE_K * FLOATS) {
+        float totals[AT_ONCE][VEC_N] = {};
+        // Not more at a time: with the registers of 128 loads those of the main loop meet in banks.
+        #pragma unroll 2
         for (int from = 0; from < num_partials; ++from) {
-            const float* const source = partials + (long long)from * PARTIAL + first;
+            const float* const source = partials + (long long)from * PARTIAL;
             #pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-                const float4 vector = __ldcg(reinterpret_cast<const float4*>(source + i * STEP));
-                totals[i][0] += vector.x;
-                totals[i][1] += vector.y;
-                totals[i][2] += vector.z;
-                totals[i][3] += vector.w;
+            for (int i = 0; i < FLOATS; ++i) {
+                totals[i / VEC_N][i % VEC_N] += __ldcg(source + (first + i) * SLICE_THREADS);
             }
         }
         #pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i) {
-            const int m = (first + i * STEP) / BN;
-            const int n = (first + i * STEP) % BN;
-            if (!has_row(tile, m)) {
-                continue;
-            }
-            #pragma unroll
-            for (int j = 0; j < 4; j += VEC_C) {
-                store_vector(tile, ldc, m, n + j, &totals[i][j], with);
-            }
+        for (int vector = 0; vector < AT_ONCE; ++vector) {
+            const int i = (first + vector * VEC_N) / TN;
+            const int j = (first + vector * VEC_N) % TN;
+            const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
+            const int n = place.n + j * LANES_N;
+            store_neighbours(tile, ldc, m, n, totals[vector], with);
         }
     }
 }

@@ -268,6 +268,49 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
 }
 
+// Lanes that exchange neighbours of their rows, so that together they have those of one row after
+// another: a warp then stores floats side by side, not one of four.
+constexpr int TURNED = 2;
+// From a lane to the one whose row is next.
+constexpr int TO_NEXT_ROW = LANES_N;
+
+// Of TURNED lanes the one numbered `own` gets element `own` of each: of lane e in values[e]. Where
+// a vector has more elements than there are lanes, each TURNED of them turn among themselves.
+__device__ __forceinline__ void turn(float (&values)[VEC_N], int own) {
+    #pragma unroll
+    for (int bit = 1; bit < TURNED; bit *= 2) {
+        #pragma unroll
+        for (int e = 0; e < VEC_N; ++e) {
+            if (e & bit) {
+                continue;
+            }
+            const bool gives_first = own & bit;
+            const float given = gives_first ? values[e] : values[e + bit];
+            const float taken = __shfl_xor_sync(0xffffffffu, given, TO_NEXT_ROW);
+            values[e] = gives_first ? taken : values[e];
+            values[e + bit] = gives_first ? values[e + bit] : taken;
+        }
+    }
+}
+
+// Stores the VEC_N neighbours that each lane has of its row m, from its column n on.
+__device__ __forceinline__ void store_neighbours(const Tile& tile, int ldc, int m, int n,
+                                                 const float* accum, const Epilogue& with) {
+    const int own = m / VEC_M % TURNED;
+    float values[VEC_N];
+    #pragma unroll
+    for (int e = 0; e < VEC_N; ++e) {
+        values[e] = accum[e];
+    }
+    turn(values, own);
+    #pragma unroll
+    for (int e = 0; e < VEC_N; ++e) {
+        const int row = m + (e % TURNED - own) * VEC_M;
+        const int column = n + e / TURNED * TURNED + own;
+        store_vector(tile, ldc, row, column, &values[e], with);
+    }
+}
+
 // Stores the tile of C from its accumulators.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
                                            const Epilogue& with) {
@@ -276,9 +319,9 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const floa
     for (int i = 0; i < TM; ++i) {
         const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
         #pragma unroll
-        for (int j = 0; j < TN; j += VEC_C) {
-            const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
-            store_vector(tile, ldc, m, n, &accum[i][j], with);
+        for (int j = 0; j < TN; j += VEC_N) {
+            const int n = place.n + j * LANES_N;
+            store_neighbours(tile, ldc, m, n, &accum[i][j], with);
         }
     }
 }

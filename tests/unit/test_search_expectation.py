@@ -8,7 +8,7 @@ from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
 
 from autogemm.model.config import Config, Value
 from autogemm.search import Search
-from autogemm.search.chains import more_accurate
+from autogemm.search.chains import ERROR_OF_ROOT, accurate_seeds, more_accurate
 from autogemm.search.enumerated import CHAIN, EXPECTED_TIME, UnitFeatures
 from autogemm.search.model import fitted_slope
 from autogemm.search.samplers import NUM_EXPECTED
@@ -152,6 +152,35 @@ def test_what_is_fast_and_not_accurate_is_tried_with_shorter_chains() -> None:
     proposal = search.ask()
     assert proposal is not None
     assert proposal.index == more_accurate(space, index, 2.0)[0]
+
+
+def test_seeds_that_will_miss_a_limit_are_tried_with_shorter_chains_first() -> None:
+    space = Chained(np.log2(TIMES_US))
+    space.seeds = list(range(0, len(TILES), len(TILES) // 5))
+    names, columns = space.features(np.array(space.seeds))
+    errors = ERROR_OF_ROOT * np.exp2(0.5 * columns[:, names.index(CHAIN)])
+    assert len(set(errors)) > 1, "seeds of one depth would show nothing"
+    assert accurate_seeds(space, 2.0 * errors.max()) == []
+    assert accurate_seeds(space, errors.max()) == [], "what may just miss it is tried as it is"
+    silent = rough(1.0)
+    silent.seeds = space.seeds
+    assert accurate_seeds(silent, 1e-9) == [], "it does not say how long chains are"
+    limit = errors.min()
+    found = accurate_seeds(space, limit)
+    missed = [seed for seed, error in zip(space.seeds, errors, strict=True) if error > 1.2 * limit]
+    expected = [
+        more_accurate(space, seed, error / limit)[0]
+        for seed, error in zip(space.seeds, errors, strict=True)
+        if seed in missed
+    ]
+    assert missed
+    assert found == [*dict.fromkeys(expected)]
+    search = Search(space, "surrogate", 0)
+    search.keep_error(limit)
+    asked = [search.ask() for _ in range(len(found) + 1)]
+    assert [one.index for one in asked if one is not None][:-1] == found
+    assert asked[-1] is not None
+    assert asked[-1].index in space.seeds, "then the seeds themselves"
 
 
 def test_failures_alone_are_no_trouble() -> None:
