@@ -26,6 +26,19 @@ EDGE_BASES: dict[str, Base] = {
         | {"PAD_A": 0, "VEC_LOAD": 4, "VEC_STORE": 1, "STAGES": 2, "STREAM_BLOCKS": 38, "PACK": 1},
         ragged(Layout.NT, 1),
     ),
+    # One operand packed: tiles move along the edge of the other alone.
+    "packed B, inward": Base(
+        TILE
+        | {"PAD_A": 0, "VEC_LOAD": 4, "VEC_STORE": 1, "STAGES": 2, "REG_STAGES": 2}
+        | {"PACK": 1, "PACKED": "b", "EDGES": "inward"},
+        (Problem(67, 131, 75, Layout.TT), Problem(33, 65, 9, Layout.TT)),
+    ),
+    "packed A, inward": Base(
+        TILE
+        | {"PAD_A": 0, "VEC_LOAD": 4, "VEC_STORE": 1, "STAGES": 2, "REG_STAGES": 2}
+        | {"PACK": 1, "PACKED": "a", "EDGES": "inward", "STREAM_BLOCKS": 38},
+        (Problem(67, 131, 75, Layout.NN), Problem(33, 65, 9, Layout.NN)),
+    ),
     "inward stream K": Base(
         INWARD | {"STAGES": 2, "REG_STAGES": 2, "STREAM_BLOCKS": 38}, ragged(Layout.NN, 1)
     ),
@@ -49,6 +62,24 @@ EDGE_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "inward", "edge asked for the lane's own row", "has_row(tile, row)", "has_row(tile, m)"
     ),
+    # One operand packed.
+    Mutation("packed B, inward", "B read as it lies", "    B = workspace;\n", ""),
+    Mutation("packed B, inward", "rows of B as they were", "    ldb = blocks_n * BN;\n", ""),
+    Mutation(
+        "packed B, inward",
+        "columns moved though B has whole tiles",
+        "in_group / rows * BN",
+        "min(in_group / rows * BN, N - BN)",
+    ),
+    Mutation("packed B, inward", "rows not moved", "min(own_m0, M - BM)", "own_m0"),
+    Mutation("packed A, inward", "A read as it lies", "    A = workspace;\n", ""),
+    Mutation(
+        "packed A, inward",
+        "partial sums over the packed A",
+        "    workspace += packed_k * lda;\n",
+        "",
+    ),
+    Mutation("packed A, inward", "columns not moved", "min(own_n0, N - BN)", "own_n0"),
     # Partial sums that lie as the threads have them.
     Mutation(
         "inward stream K", "threads' floats overlap", "to[(i * TN + j) * THREADS]", "to[i * TN + j]"

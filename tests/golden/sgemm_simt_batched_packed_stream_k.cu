@@ -1,7 +1,7 @@
 // autogemm, family sgemm_simt: BM=64 BN=64 BK=16 WM=32 WN=32 TM=8 TN=4 SLICE_K=1 SLICES=shared
 // SPLIT_K=1 STREAM_BLOCKS=264 PAD_A=0 PAD_B=0 VEC_LOAD=4 VEC_STORE=1 STAGES=2 REG_STAGES=2
 // HANDOVER=5 POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=1
-// LANE_MAP=rows
+// PACKED=both LANE_MAP=rows
 
 // A batch of such products in one launch. The next one's matrices begin batch_rows_a rows of A,
 // batch_rows_b of B and batch_rows_c of C, as stored, behind those of the one before; 0: all share
@@ -540,10 +540,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int blocks_n = (N + BN - 1) / BN;
     const int blocks_m = (M + BM - 1) / BM;
     // From here on A and B are the packed operands.
-    lda = blocks_m * BM;
-    ldb = blocks_n * BN;
     const long long packed_k = (K + BK - 1) / BK * BK;
+    lda = blocks_m * BM;
     A = workspace;
+    ldb = blocks_n * BN;
     B = A + packed_k * lda;
     workspace += batch * packed_k * (lda + ldb);
     const int num_tiles = blocks_m * blocks_n * batch;

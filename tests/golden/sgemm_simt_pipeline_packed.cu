@@ -1,7 +1,7 @@
 // autogemm, family sgemm_simt: BM=64 BN=64 BK=16 WM=32 WN=32 TM=8 TN=4 SLICE_K=1 SLICES=shared
 // SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=0 PAD_B=0 VEC_LOAD=4 VEC_STORE=1 STAGES=4 REG_STAGES=2
 // POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=1
-// LANE_MAP=rows
+// PACKED=both LANE_MAP=rows
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout tn: op(A) = A^T, A stored [K,M]; op(B) = B, B stored [K,N].
@@ -429,10 +429,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int blocks_n = (N + BN - 1) / BN;
     const int blocks_m = (M + BM - 1) / BM;
     // From here on A and B are the packed operands.
-    lda = blocks_m * BM;
-    ldb = blocks_n * BN;
     const long long packed_k = (K + BK - 1) / BK * BK;
+    lda = blocks_m * BM;
     A = workspace;
+    ldb = blocks_n * BN;
     B = A + packed_k * lda;
     const int index = (int)blockIdx.x;
     // Where the tile is: row by row.

@@ -5,7 +5,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from waiting import PATIENCE_S, wait_until
 import autogemm.tuning.tuner
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
-from autogemm.model.results.outcome import Outcome, Status
+from autogemm.model.results.outcome import Outcome, Status, StopRule
 from autogemm.search import Proposal, Search
 from autogemm.store import Store, open_store
 from autogemm.support.errors import DeviceError
@@ -248,6 +249,47 @@ def test_a_lock_on_the_database_costs_no_trial(request_all: TuneRequest, tmp_pat
     assert len(target.measured) == NUM_KERNELS
     at_lock, at_release = seen
     assert at_release >= at_lock
+
+
+class SlowCompiler(FakeCompiler):
+    """Each kernel takes so long, all of them at once."""
+
+    def __init__(self, delay_s: float, broken: Callable[[Config], bool] = lambda _: False) -> None:
+        super().__init__(broken)
+        self._delay_s = delay_s
+        self.pool = ThreadPoolExecutor(64)
+
+    def submit(self, source: KernelSource, arch: str) -> "Future[CompiledKernel]":
+        def later() -> CompiledKernel:
+            time.sleep(self._delay_s)
+            return done.result()
+
+        done = super().submit(source, arch)
+        return self.pool.submit(later)
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+
+def test_what_compiles_longer_than_there_is_time_is_awaited(
+    request_all: TuneRequest, store: Store
+) -> None:
+    with closing(SlowCompiler(0.6)) as compiler:
+        result = tune(replace(request_all, budget_s=0.2), FakeTarget(), compiler, store)
+        assert result.best is not None, "without it the search would have been for nothing"
+        assert result.stopped_by is StopRule.BUDGET
+        assert result.search_s < 2.0
+        # Nothing more was asked for once the time was up.
+        assert compiler.num_compiled <= FIRST_AHEAD + compiler.threads + 1
+
+
+def test_a_search_ends_where_nothing_that_was_awaited_runs(
+    request_all: TuneRequest, store: Store
+) -> None:
+    with closing(SlowCompiler(0.6, broken=lambda _: True)) as compiler:
+        result = tune(replace(request_all, budget_s=0.2), FakeTarget(), compiler, store)
+        assert result.best is None
+        assert result.search_s < 2.0
 
 
 def test_what_waits_for_the_gpu_is_dropped_when_the_time_is_up(

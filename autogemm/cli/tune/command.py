@@ -222,7 +222,12 @@ SECTIONS = {
 )
 @fix_option
 @count_option("--trials", 300, "Stop the search after this many trials.")
-@time_option("--budget", "budget_s", "2m", "Stop the search after this time: 90s, 2m, 1h, none.")
+@time_option(
+    "--budget",
+    "budget_s",
+    "2m",
+    "Stop the search after this time: 90s, 2m, 1h, none. The first config that runs is awaited.",
+)
 @time_option(
     "--total",
     "total_s",

@@ -100,14 +100,14 @@ class Pipeline:
         """Until a limit is reached, the space is used up, or ``stop`` is set. Once.
 
         The candidate on the GPU is still awaited and recorded; those that wait for the GPU or are
-        being compiled are dropped.
+        being compiled are dropped, unless the time is over and nothing has run correctly yet.
         """
         self._started = time.monotonic()
         busy_before_s = self._gpus.busy_s
         switch_interval_s = sys.getswitchinterval()
         sys.setswitchinterval(min(switch_interval_s, SWITCH_INTERVAL_S))
         try:
-            while not stop.is_set() and self._seconds() < self._limits.budget_s:
+            while not stop.is_set() and not self._is_over:
                 if not (self._replay_turn() if self._is_replay else self._turn()):
                     break
             for pending, outcome in self._queue.finish():
@@ -127,6 +127,15 @@ class Pipeline:
 
     def _seconds(self) -> float:
         return time.monotonic() - self._started
+
+    @property
+    def _is_time_up(self) -> bool:
+        return self._seconds() >= self._limits.budget_s
+
+    @property
+    def _is_over(self) -> bool:
+        """The time is up, and something has run correctly, or nothing more is to come."""
+        return self._is_time_up and (self._ledger.best is not None or not self._in_flight)
 
     def _turn(self) -> bool:
         """One round of the loop on a GPU, in the order that keeps it busy. False: all done."""
@@ -182,6 +191,7 @@ class Pipeline:
         num_in_flight = len(self._in_flight)
         return (
             not self._used_up
+            and not self._is_time_up
             and num_in_flight < ahead
             and len(self._ledger.outcomes) + num_in_flight < self._limits.trials
         )

@@ -1,0 +1,490 @@
+// autogemm, family sgemm_simt: BM=64 BN=64 BK=16 WM=32 WN=32 TM=8 TN=4 SLICE_K=1 SLICES=shared
+// SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=0 PAD_B=0 VEC_LOAD=4 VEC_STORE=1 STAGES=4 REG_STAGES=2
+// POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=inward PACK=1 PACKED=b
+// LANE_MAP=rows
+
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout tt: op(A) = A^T, A stored [K,M]; op(B) = B^T, B stored [N,K].
+//
+// Valid for:
+//   M: BM or more, N: any, K: any
+//   A: aligned to 16 bytes, lda a multiple of 4
+//   B: any leading dimension; accessed float by float
+//   C: any leading dimension; accessed float by float
+
+// Tile of C owned by one thread block, and the depth of one shared-memory k_tile.
+constexpr int BM = 64;
+constexpr int BN = 64;
+constexpr int BK = 16;
+
+// Tile of C owned by one warp, and by one thread.
+constexpr int WM = 32;
+constexpr int WN = 32;
+constexpr int TM = 8;
+constexpr int TN = 4;
+
+// Warps across the block tile, lanes across the warp tile.
+constexpr int WARPS_N = BN / WN;
+constexpr int THREADS = 32 * (BM / WM) * WARPS_N;
+constexpr int LANES_M = WM / TM;
+constexpr int LANES_N = WN / TN;
+static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
+
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
+constexpr int VEC_M = 4;
+constexpr int VEC_N = 4;
+using VectorM = float4;
+using VectorN = float4;
+
+// A k_tile of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
+constexpr int STRIDE_A = BM + 0;
+constexpr int STRIDE_B = BN + 0;
+constexpr int K_TILE_A = BK * STRIDE_A;
+constexpr int K_TILE_B = BK * STRIDE_B;
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
+
+// Stages of shared memory, a k_tile of A and of B in each: STAGES - 1 in flight or landed, one
+// being read.
+constexpr int STAGES = 4;
+constexpr int STAGE = K_TILE_A + K_TILE_B;
+constexpr int MAX_PENDING_COPIES = STAGES - 2;
+static_assert(MAX_PENDING_COPIES >= 1, "a pipeline has three stages or more");
+
+// Floats per access to global memory. The threads of a block stand LANES side by side along a
+// stored row, and cover ROWS stored rows in one pass.
+constexpr int VEC_A = 4;
+constexpr int VEC_B = 4;
+constexpr int VEC_C = 1;
+constexpr int LANES_A = 16;
+constexpr int LANES_B = 16;
+constexpr int ROWS_A = THREADS / LANES_A;
+constexpr int ROWS_B = THREADS / LANES_B;
+static_assert(BK % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a k_tile");
+using VectorC = float;
+
+__device__ __forceinline__ void unpack(float from, float* to) {
+    to[0] = from;
+}
+
+__device__ __forceinline__ void pack(const float* from, float& to) {
+    to = from[0];
+}
+
+__device__ __forceinline__ void unpack(float4 from, float* to) {
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+    to[3] = from.w;
+}
+
+__device__ __forceinline__ void pack(const float* from, float4& to) {
+    to = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// Starts copying 16 bytes from global to shared memory; those past valid_bytes become zero.
+__device__ __forceinline__ void copy_async_16(float* shared, const float* global, int valid_bytes) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+                 "r"(valid_bytes));
+#else  // built for an older GPU: copied at once
+    for (int i = 0; i < 4; ++i) {
+        shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
+    }
+#endif
+}
+
+// Closes the group of copies started since the last call.
+__device__ __forceinline__ void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+
+// Waits until at most MAX_PENDING_COPIES groups of this thread are still in flight.
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(MAX_PENDING_COPIES));
+#endif
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// Starts copying the k_tile of op(A) to shared memory.
+// `a` and `shared` point to what this thread copies first.
+__device__ __forceinline__ void copy_k_tile_a(float* shared, const float* a, int lda) {
+    #pragma unroll
+    for (int k = 0; k < BK; k += ROWS_A) {
+        copy_async_16(shared + k * STRIDE_A, a + (long long)k * lda, 4 * VEC_A);
+    }
+}
+
+// Starts copying the k_tile of op(B) to shared memory.
+// `b` and `shared` point to what this thread copies first.
+__device__ __forceinline__ void copy_k_tile_b(float* shared, const float* b, int ldb) {
+    #pragma unroll
+    for (int k = 0; k < BK; k += ROWS_B) {
+        copy_async_16(shared + k * STRIDE_B, b + (long long)k * ldb, 4 * VEC_B);
+    }
+}
+
+// Starts copying the k_tile of op(A) to shared memory.
+// `a` and `shared` point to what this thread copies first; past the edges comes zero.
+__device__ __forceinline__ void copy_first_k_tile_a(float* shared, const float* a, int lda,
+                                                    int k_left) {
+    #pragma unroll
+    for (int k = 0; k < BK; k += ROWS_A) {
+        const int num_valid = k < k_left ? VEC_A : 0;
+        copy_async_16(shared + k * STRIDE_A, a + (long long)k * lda, 4 * num_valid);
+    }
+}
+
+// Starts copying the k_tile of op(B) to shared memory.
+// `b` and `shared` point to what this thread copies first; past the edges comes zero.
+__device__ __forceinline__ void copy_first_k_tile_b(float* shared, const float* b, int ldb,
+                                                    int k_left) {
+    #pragma unroll
+    for (int k = 0; k < BK; k += ROWS_B) {
+        const int num_valid = k < k_left ? VEC_B : 0;
+        copy_async_16(shared + k * STRIDE_B, b + (long long)k * ldb, 4 * num_valid);
+    }
+}
+
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
+__device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
+                                               float (&frag_a)[TM], float (&frag_b)[TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM; i += VEC_M) {
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
+    }
+    #pragma unroll
+    for (int j = 0; j < TN; j += VEC_N) {
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
+    }
+}
+
+// accum += frag_a * frag_b^T.
+__device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
+                                                   const float (&frag_b)[TN],
+                                                   float (&accum)[TM][TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int step = 0; step < TN; ++step) {
+            // Serpentine: each row begins with the operand that the row before used last.
+            const int j = i % 2 == 0 ? step : TN - 1 - step;
+            accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
+        }
+    }
+}
+
+// One tile of C: where it begins, where its operands begin, and which part of it is stored.
+struct Tile {
+    const float *A, *B;
+    float* C;
+    int m0, n0;
+    int first_row;
+    int columns;
+};
+
+// Where this thread's part of a tile begins.
+struct Place {
+    int m, n;
+};
+
+__device__ __forceinline__ Place place_of_thread() {
+    const int warp = (int)threadIdx.x / 32;
+    const int lane = (int)threadIdx.x % 32;
+    const int lane_m = lane / LANES_N;
+    const int lane_n = lane % LANES_N;
+    Place place;
+    place.m = warp / WARPS_N * WM + lane_m * VEC_M;
+    place.n = warp % WARPS_N * WN + lane_n * VEC_N;
+    return place;
+}
+
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
+__device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
+                                              int k_extent, float (&accum)[TM][TN]) {
+    // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
+    const int thread = (int)threadIdx.x;
+    const int copy_m = thread % LANES_A * VEC_A;
+    const int copy_ka = thread / LANES_A;
+    const float* A = tile.A + (long long)copy_ka * lda + copy_m;
+    const long long advance_a = (long long)BK * lda;
+    const int copy_n = thread % LANES_B * VEC_B;
+    const int copy_kb = thread / LANES_B;
+    const float* B = tile.B + (long long)copy_kb * ldb + copy_n;
+    const long long advance_b = (long long)BK * ldb;
+    float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
+    float* const copy_to_b = shared + K_TILE_A + copy_kb * STRIDE_B + copy_n;
+    const Place place = place_of_thread();
+    const float* const read_from_a = shared + place.m;
+    const float* const read_from_b = shared + K_TILE_A + place.n;
+    const int num_k_tiles = (k_extent + BK - 1) / BK;
+    // The first k_tile is the short one, so that no other one need be checked.
+    const int first_depth = k_extent - (num_k_tiles - 1) * BK;
+
+    // Start: all stages but one in flight, one group of copies each.
+    #pragma unroll
+    for (int k_tile = 0; k_tile < STAGES - 1; ++k_tile) {
+        if (k_tile == 0) {
+            copy_first_k_tile_a(copy_to_a, A, lda, first_depth - copy_ka);
+            copy_first_k_tile_b(copy_to_b, B, ldb, first_depth - copy_kb);
+            A += (long long)first_depth * lda;
+            B += (long long)first_depth * ldb;
+        } else if (k_tile < num_k_tiles) {
+            copy_k_tile_a(copy_to_a + k_tile * STAGE, A, lda);
+            copy_k_tile_b(copy_to_b + k_tile * STAGE, B, ldb);
+            A += advance_a;
+            B += advance_b;
+        }
+        commit_copies();
+    }
+    int read = 0;
+    int write = (STAGES - 1) * STAGE;
+
+    // Wait for the first k_tile and read its first fragments.
+    wait_for_copies();
+    __syncthreads();
+    float frag_a[2][TM];
+    float frag_b[2][TN];
+    load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
+
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+        #pragma unroll
+        for (int k = 0; k < BK; ++k) {
+            // Wait: the last fragments of this k_tile are in registers, the next k_tile must be
+            // here.
+            if (k == BK - 1) {
+                wait_for_copies();
+                __syncthreads();
+                read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
+            }
+            // Read the next fragments while multiplying these.
+            if (k + 1 < BK || k_tile + 1 < num_k_tiles) {
+                load_fragments(read_from_a + read, read_from_b + read, (k + 1) % BK,
+                               frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
+            }
+            // Copy: the stage that was read last is free since the barrier above.
+            if (k == 0) {
+                if (k_tile + STAGES - 1 < num_k_tiles) {
+                    copy_k_tile_a(copy_to_a + write, A, lda);
+                    copy_k_tile_b(copy_to_b + write, B, ldb);
+                    A += advance_a;
+                    B += advance_b;
+                }
+                commit_copies();
+                write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
+            }
+            multiply_fragments(frag_a[k % 2], frag_b[k % 2], accum);
+        }
+    }
+}
+
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Whether row m is to be stored: rows before first_row are those of another tile.
+__device__ __forceinline__ bool has_row(const Tile& tile, int m) {
+    return m >= tile.first_row;
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
+    float result[VEC_C] = {};
+    if (with.beta != 0.0f) {
+        unpack(*reinterpret_cast<const VectorC*>(c), result);
+    }
+    #pragma unroll
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
+    }
+    pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    float* const c = tile.C + (long long)m * ldc + n;
+    if (n + VEC_C <= tile.columns) {
+        store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+    }
+}
+
+// Lanes that exchange neighbours of their rows, so that together they have those of one row after
+// another: a warp then stores floats side by side, not one of four.
+constexpr int TURNED = 4;
+// From a lane to the one whose row is next, and to the one after that.
+constexpr int TO_NEXT_ROW = LANES_N;
+constexpr int TO_ROW_AFTER = 2 * LANES_N;
+
+// Of TURNED lanes the one numbered `own` gets element `own` of each: of lane e in values[e]. Where
+// a vector has more elements than there are lanes, each TURNED of them turn among themselves.
+__device__ __forceinline__ void turn(float (&values)[VEC_N], int own) {
+    #pragma unroll
+    for (int bit = 1; bit < TURNED; bit *= 2) {
+        #pragma unroll
+        for (int e = 0; e < VEC_N; ++e) {
+            if (e & bit) {
+                continue;
+            }
+            const bool gives_first = own & bit;
+            const float given = gives_first ? values[e] : values[e + bit];
+            const float taken =
+                __shfl_xor_sync(0xffffffffu, given, bit == 1 ? TO_NEXT_ROW : TO_ROW_AFTER);
+            values[e] = gives_first ? taken : values[e];
+            values[e + bit] = gives_first ? values[e + bit] : taken;
+        }
+    }
+}
+
+// Stores the VEC_N neighbours that each lane has of its row m, from its column n on.
+__device__ __forceinline__ void store_neighbours(const Tile& tile, int ldc, int m, int n,
+                                                 const float* accum, const Epilogue& with) {
+    const int own = m / VEC_M % TURNED;
+    float values[VEC_N];
+    #pragma unroll
+    for (int e = 0; e < VEC_N; ++e) {
+        values[e] = accum[e];
+    }
+    turn(values, own);
+    #pragma unroll
+    for (int e = 0; e < VEC_N; ++e) {
+        const int row = m + (e % TURNED - own) * VEC_M;
+        if (!has_row(tile, row)) {
+            continue;
+        }
+        const int column = n + e / TURNED * TURNED + own;
+        store_vector(tile, ldc, row, column, &values[e], with);
+    }
+}
+
+// Stores the tile of C from its accumulators.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
+                                           const Epilogue& with) {
+    const Place place = place_of_thread();
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
+        #pragma unroll
+        for (int j = 0; j < TN; j += VEC_N) {
+            const int n = place.n + j * LANES_N;
+            store_neighbours(tile, ldc, m, n, &accum[i][j], with);
+        }
+    }
+}
+
+// Packing: op(B) as [k][n], in whole tiles, zero past the edges, so that rows of any alignment
+// become rows that vectors divide. A block copies a square of PACK x PACK.
+constexpr int PACK = 64;
+constexpr int PACK_THREADS = 256;
+constexpr int PACK_ROWS = PACK_THREADS / PACK;
+constexpr int PACK_PASSES = PACK / PACK_ROWS;
+
+// Reads the floats of this thread in the square of `matrix` that begins at row, column.
+__device__ __forceinline__ void read_square(const float* matrix, int pitch, int rows, int columns,
+                                            int row, int column, float (&values)[PACK_PASSES]) {
+    row += (int)threadIdx.x / PACK;
+    column += (int)threadIdx.x % PACK;
+    #pragma unroll
+    for (int i = 0; i < PACK_PASSES; ++i) {
+        const bool is_inside = row + i * PACK_ROWS < rows && column < columns;
+        values[i] = is_inside ? matrix[(long long)(row + i * PACK_ROWS) * pitch + column] : 0.0f;
+    }
+}
+
+__device__ __forceinline__ void write_square(float* packed, int rows, int columns, int row,
+                                             int column, const float (&values)[PACK_PASSES]) {
+    row += (int)threadIdx.x / PACK;
+    column += (int)threadIdx.x % PACK;
+    #pragma unroll
+    for (int i = 0; i < PACK_PASSES; ++i) {
+        if (row + i * PACK_ROWS < rows && column < columns) {
+            packed[(long long)(row + i * PACK_ROWS) * columns + column] = values[i];
+        }
+    }
+}
+
+// Transposes the square: the thread that read row, column gets column, row.
+__device__ __forceinline__ void transpose_square(float (&values)[PACK_PASSES]) {
+    __shared__ float square[PACK][PACK + 1];
+    const int row = (int)threadIdx.x / PACK;
+    const int column = (int)threadIdx.x % PACK;
+    #pragma unroll
+    for (int i = 0; i < PACK_PASSES; ++i) {
+        square[row + i * PACK_ROWS][column] = values[i];
+    }
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < PACK_PASSES; ++i) {
+        values[i] = square[column][row + i * PACK_ROWS];
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(PACK_THREADS)
+    pack_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
+                float* __restrict__ workspace) {
+    const int packed_n = (N + BN - 1) / BN * BN;
+    const int packed_k = (K + BK - 1) / BK * BK;
+    const int squares_n = (packed_n + PACK - 1) / PACK;
+    const int index = (int)blockIdx.x;
+    float values[PACK_PASSES];
+    const int n = index % squares_n * PACK;
+    const int k = index / squares_n * PACK;
+    read_square(B, ldb, N, K, n, k, values);
+    transpose_square(values);
+    write_square(workspace, packed_k, packed_n, k, n, values);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
+                float* __restrict__ workspace) {
+    extern __shared__ __align__(16) float shared[];
+    const Epilogue with = {alpha, beta};
+    const int blocks_n = (N + BN - 1) / BN;
+    const int blocks_m = (M + BM - 1) / BM;
+    // From here on B is the packed operand.
+    const long long packed_k = (K + BK - 1) / BK * BK;
+    ldb = blocks_n * BN;
+    B = workspace;
+    const int index = (int)blockIdx.x;
+    // Where the tile is: row by row.
+    const int own_m0 = index / blocks_n * BM;
+    const int n0 = index % blocks_n * BN;
+    // A tile that would reach past C begins further in; its first rows and columns then belong
+    // to other tiles and are not stored.
+    const int m0 = min(own_m0, M - BM);
+    Tile tile;
+    tile.A = A + m0;
+    tile.B = B + n0;
+    tile.C = C + (long long)m0 * ldc + n0;
+    tile.m0 = m0;
+    tile.n0 = n0;
+    tile.first_row = own_m0 - m0;
+    tile.columns = N - n0;
+    float accum[TM][TN] = {};
+    multiply_tile(shared, tile, lda, ldb, K, accum);
+    store_tile(tile, ldc, accum, with);
+}
