@@ -30,13 +30,13 @@ EDGE_BASES: dict[str, Base] = {
     "packed B, inward": Base(
         TILE
         | {"PAD_A": 0, "VEC_LOAD": 4, "VEC_STORE": 1, "STAGES": 2, "REG_STAGES": 2}
-        | {"PACK": 1, "PACKED": "b", "EDGES": "inward"},
+        | {"PACK": 1, "EDGES": "inward_m"},
         (Problem(67, 131, 75, Layout.TT), Problem(33, 65, 9, Layout.TT)),
     ),
     "packed A, inward": Base(
         TILE
         | {"PAD_A": 0, "VEC_LOAD": 4, "VEC_STORE": 1, "STAGES": 2, "REG_STAGES": 2}
-        | {"PACK": 1, "PACKED": "a", "EDGES": "inward", "STREAM_BLOCKS": 38},
+        | {"PACK": 1, "EDGES": "inward_n", "STREAM_BLOCKS": 38},
         (Problem(67, 131, 75, Layout.NN), Problem(33, 65, 9, Layout.NN)),
     ),
     "inward stream K": Base(

@@ -1,6 +1,6 @@
 // autogemm, family sgemm_simt: BM=96 BN=96 BK=8 WM=48 WN=96 TM=12 TN=12 SLICE_K=2 SLICES=separate
 // SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=4 PAD_B=0 VEC_LOAD=4 VEC_STORE=4 STAGES=2 REG_STAGES=2 HANDOVER=2
-// POINTERS=held CHAIN_K=512 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0 PACKED=both
+// POINTERS=held CHAIN_K=512 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0
 // LANE_MAP=rows
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.

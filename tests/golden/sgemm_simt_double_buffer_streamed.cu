@@ -1,7 +1,7 @@
 // autogemm, family sgemm_simt: BM=128 BN=128 BK=8 WM=32 WN=128 TM=16 TN=8 SLICE_K=1 SLICES=shared
 // SPLIT_K=1 STREAM_BLOCKS=264 PAD_A=4 PAD_B=0 VEC_LOAD=4 VEC_STORE=4 STAGES=2 REG_STAGES=2
 // HANDOVER=5 POINTERS=derived CHAIN_K=0 GROUP_M=8 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0
-// PACKED=both LANE_MAP=quads
+// LANE_MAP=quads
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].

@@ -1,7 +1,7 @@
 // autogemm, family sgemm_simt: BM=128 BN=256 BK=16 WM=64 WN=32 TM=8 TN=8 SLICE_K=1 SLICES=shared
 // SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=4 PAD_B=0 VEC_LOAD=1 VEC_STORE=1 STAGES=3 REG_STAGES=2
 // POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0
-// PACKED=both LANE_MAP=rows
+// LANE_MAP=rows
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].

@@ -1,6 +1,6 @@
 // autogemm, family sgemm_simt: BM=64 BN=64 BK=8 WM=32 WN=32 TM=8 TN=4 SLICE_K=2 SLICES=separate
 // SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=4 PAD_B=4 VEC_LOAD=1 VEC_STORE=1 STAGES=2 REG_STAGES=2 HANDOVER=5
-// POINTERS=held CHAIN_K=128 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=inward PACK=0 PACKED=both
+// POINTERS=held CHAIN_K=128 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=inward PACK=0
 // LANE_MAP=rows
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.

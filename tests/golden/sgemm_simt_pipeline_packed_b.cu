@@ -1,6 +1,6 @@
 // autogemm, family sgemm_simt: BM=64 BN=64 BK=16 WM=32 WN=32 TM=8 TN=4 SLICE_K=1 SLICES=shared
 // SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=0 PAD_B=0 VEC_LOAD=4 VEC_STORE=1 STAGES=4 REG_STAGES=2
-// POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=inward PACK=1 PACKED=b
+// POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=inward_m PACK=1
 // LANE_MAP=rows
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.

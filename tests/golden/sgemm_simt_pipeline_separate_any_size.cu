@@ -1,7 +1,6 @@
 // autogemm, family sgemm_simt: BM=32 BN=32 BK=8 WM=32 WN=32 TM=4 TN=8 SLICE_K=4 SLICES=separate
 // SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=0 PAD_B=4 VEC_LOAD=4 VEC_STORE=4 STAGES=3 REG_STAGES=2
-// POINTERS=held CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0 PACKED=both
-// LANE_MAP=rows
+// POINTERS=held CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0 LANE_MAP=rows
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout tt: op(A) = A^T, A stored [K,M]; op(B) = B^T, B stored [N,K].

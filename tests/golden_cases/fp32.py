@@ -126,15 +126,15 @@ CASES = (
         "double_buffer_packed_a_streamed",
         square(4095),
         {"BM": 256, "BN": 128, "BK": 8, "WM": 64, "WN": 64, "TM": 16, "TN": 8, "STAGES": 2}
-        | {"PAD_A": 0, "VEC_STORE": 1, "STREAM_BLOCKS": 132, "PACK": 1, "PACKED": "a"}
-        | {"EDGES": "inward"},
+        | {"PAD_A": 0, "VEC_STORE": 1, "STREAM_BLOCKS": 132, "PACK": 1}
+        | {"EDGES": "inward_n"},
     ),
     GoldenCase(
         "pipeline_packed_b",
         Problem(1000, 1001, 1003, layout=Layout.TT),
         TILE_64
-        | {"BK": 16, "PAD_A": 0, "VEC_STORE": 1, "STAGES": 4, "PACK": 1, "PACKED": "b"}
-        | {"EDGES": "inward"},
+        | {"BK": 16, "PAD_A": 0, "VEC_STORE": 1, "STAGES": 4, "PACK": 1}
+        | {"EDGES": "inward_m"},
     ),
     GoldenCase(
         "pipeline_split",
