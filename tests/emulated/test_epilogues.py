@@ -107,10 +107,10 @@ BUGS = {
         {}, "with.bias[n]", "with.bias[n >= 32 ? n - 1 : n]", "C[0,32] is",
     ),
     "bias behind the last column": ({}, "with.bias[n]", "with.bias[n + 1]", "epilogue_bias[45]"),
-    "scale by the column": ({}, "with.scale[m]", "with.scale[n]", "epilogue_scale[33]"),
+    "scale by the column": ({}, "with.scale[m]", "with.scale[n]", "epilogue_scale[39]"),
     "rows of an input as far apart as those of C": (
         {}, "(long long)m * with.columns + n", "(long long)n * with.columns + m",
-        "epilogue_rest[1485]",
+        "epilogue_rest[1767]",
     ),
     "applied by each block that splits K": (
         SPLIT, "epilogue(accum[e], result[e]",
@@ -178,7 +178,7 @@ BUGS_OF_OUTPUTS = {
         "never written: epilogue_aux[256]",
     ),
     "rows as far apart as those of a wider matrix": (
-        "sgemm_simt", {}, WRITES, "with.aux[place + m] = aux;", "out of bounds: epilogue_aux[1485]",
+        "sgemm_simt", {}, WRITES, "with.aux[place + m] = aux;", "out of bounds: epilogue_aux[1486]",
     ),
     "written for elements outside C at the last inside": (
         "gemm_wgmma", {}, "if (m >= M || n >= N) {\n            return 0.0f;\n        }",
