@@ -7,7 +7,8 @@ from autogemm.search.enumerated import CHAIN, EXPECTED_TIME, EnumeratedSpace, ne
 # So many of them are worth a trial.
 MOST = 3
 # The relative error of a sum in FP32, for each root of the products that it adds up one after the
-# other: 0.29 to 0.30 ulp in all suites on an H200 and in benchmarks/results/chain_error.txt.
+# other: 0.29 to 0.30 ulp without chains, in suites on an H200 and in benchmarks/results/
+# chain_error.txt. Where there are many short chains, adding up these has an error of its own.
 ERROR_OF_ROOT = 0.3 * 2.0**-24
 # Seeds that are looked at before any is tried, and the share of the limit from which on one is
 # expected to miss it.

@@ -374,8 +374,8 @@ constexpr int TURNED = 4;
 constexpr int TO_NEXT_ROW = LANES_N;
 constexpr int TO_ROW_AFTER = 2 * LANES_N;
 
-// Of TURNED lanes the one numbered `own` gets element `own` of each: of lane e in values[e]. Where
-// a vector has more elements than there are lanes, each TURNED of them turn among themselves.
+// Transposes values among TURNED lanes: the one numbered `own` gets element `own` of each,
+// that of lane e in values[e]. A vector of more elements is transposed in groups of TURNED.
 __device__ __forceinline__ void turn(float (&values)[VEC_N], int own) {
     #pragma unroll
     for (int bit = 1; bit < TURNED; bit *= 2) {
@@ -606,7 +606,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         // Where the tile is: row by row.
         const int m0 = index / blocks_n * BM;
         const int own_n0 = index % blocks_n * BN;
-        // A tile that would reach past C begins further in; its first rows and columns then belong
+        // A tile that would reach past C begins further in; its first columns then belong
         // to other tiles and are not stored.
         const int n0 = min(own_n0, N - BN);
         Tile tile;

@@ -409,8 +409,8 @@ constexpr int TURNED = 4;
 constexpr int TO_NEXT_ROW = LANES_N;
 constexpr int TO_ROW_AFTER = 2 * LANES_N;
 
-// Of TURNED lanes the one numbered `own` gets element `own` of each: of lane e in values[e]. Where
-// a vector has more elements than there are lanes, each TURNED of them turn among themselves.
+// Transposes values among TURNED lanes: the one numbered `own` gets element `own` of each,
+// that of lane e in values[e]. A vector of more elements is transposed in groups of TURNED.
 __device__ __forceinline__ void turn(float (&values)[VEC_N], int own) {
     #pragma unroll
     for (int bit = 1; bit < TURNED; bit *= 2) {

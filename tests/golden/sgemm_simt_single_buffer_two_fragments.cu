@@ -274,8 +274,8 @@ constexpr int TURNED = 2;
 // From a lane to the one whose row is next.
 constexpr int TO_NEXT_ROW = LANES_N;
 
-// Of TURNED lanes the one numbered `own` gets element `own` of each: of lane e in values[e]. Where
-// a vector has more elements than there are lanes, each TURNED of them turn among themselves.
+// Transposes values among TURNED lanes: the one numbered `own` gets element `own` of each,
+// that of lane e in values[e]. A vector of more elements is transposed in groups of TURNED.
 __device__ __forceinline__ void turn(float (&values)[VEC_N], int own) {
     #pragma unroll
     for (int bit = 1; bit < TURNED; bit *= 2) {
