@@ -16,6 +16,7 @@ mkdir -p "$out"
 # Parameters that all of them hold.
 held=(SPLIT_K=1 STREAM_BLOCKS=0 SLICES=shared PAD_A=4 PAD_B=0 VEC_LOAD=4 VEC_STORE=4 REG_STAGES=2)
 held+=(HANDOVER=5 POINTERS=derived CHAIN_K=0 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0)
+held+=(PDL=none)
 
 # record SIZE NAME=VALUES...: values replace those that are held.
 record() {

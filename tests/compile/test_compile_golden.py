@@ -63,7 +63,7 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
     return Compiler(cache_dir=tmp_path_factory.mktemp("cache"))
 
 
-@pytest.mark.parametrize(("case", "arch"), one_in(5, GOLDENS, lambda one: one[0].family), ids=str)
+@pytest.mark.parametrize(("case", "arch"), one_in(8, GOLDENS, lambda one: one[0].family), ids=str)
 def test_golden_compiles(compiler: Compiler, case: GoldenCase, arch: str) -> None:
     if arch not in nvrtc.supported_archs():
         pytest.skip(f"{compiler.version} does not know {arch}")

@@ -23,7 +23,7 @@ def cut_down(case: GoldenCase) -> Problem:
 
 
 @pytest.mark.parametrize(
-    "case", one_in(9, GOLDEN_CASES, lambda case: case.family), ids=lambda case: case.name
+    "case", one_in(12, GOLDEN_CASES, lambda case: case.family), ids=lambda case: case.name
 )
 def test_a_golden_source_passes(emulator: Emulator, case: GoldenCase) -> None:
     family = load_family(case.family)

@@ -124,7 +124,7 @@ def drawn_cases(
     return [case for case in drawn if case.problem.flops <= MOST_FLOPS]
 
 
-@pytest.mark.parametrize(("name", "index"), one_in(3, RANDOM_CONFIGS, lambda one: one[0]))
+@pytest.mark.parametrize(("name", "index"), one_in(5, RANDOM_CONFIGS, lambda one: one[0]))
 def test_random_configs_pass_on_the_first_edge_cases(
     emulator: Emulator, few_sms: Device, name: str, index: int
 ) -> None:

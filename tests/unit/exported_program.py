@@ -98,7 +98,7 @@ def compile_on_cpu(text: str, program: Path) -> Path:
     source = program.with_suffix(".cpp")
     source.write_text(LAUNCH.sub(r"launch_on_cpu(\2, [&] { \1(\3); });", text))
     # The clock of the program is what a loaded library calls.
-    flags = (*standard_headers("-O0"), "-ffp-contract=off", "-rdynamic", f"-I{SHIM}")
+    flags = (*standard_headers("-Og"), "-ffp-contract=off", "-rdynamic", f"-I{SHIM}")
     subprocess.run(["g++", *flags, source, "-o", program, "-ldl"], check=True)
     return program
 
