@@ -5,7 +5,6 @@ do not.
 from dataclasses import replace
 
 import pytest
-from sampling import one_in
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
@@ -49,23 +48,20 @@ def config(**changes: Value) -> Config:
 
 @pytest.mark.parametrize(
     ("changes", "problem", "loads"),
-    one_in(
-        2,
-        [
-            ({}, PROBLEM, 4),
-            ({"CLUSTER_M": 4, "CLUSTER_N": 1}, stored(Layout.NN), 1),
-            ({"CLUSTER_M": 4, "CLUSTER_N": 2}, stored(Layout.TT), 2),
-            (EIGHT, stored(Layout.TN), 4),
-            ({"SCHEDULE": "pingpong", "BLOCKS": 120}, PROBLEM, 4),
-            (swapped(72, **EIGHT), PROBLEM, 3),
-            (swapped(80), PROBLEM, 2),
-            (swapped(104), stored(Layout.NN), 1),
-            (EIGHT | {"PROMOTE": 128}, BYTES, 4),
-            (EIGHT | {"PROMOTE": 128, "STAGES": 3}, SCALED, 4),
-            (EIGHT, replace(PROBLEM, groups=Groups.parse("3")), 4),
-            (EIGHT, replace(stored(Layout.TN), groups=Groups.parse("3")), 4),
-        ],
-    ),
+    [
+        ({}, PROBLEM, 4),
+        ({"CLUSTER_M": 4, "CLUSTER_N": 1}, stored(Layout.NN), 1),
+        ({"CLUSTER_M": 4, "CLUSTER_N": 2}, stored(Layout.TT), 2),
+        (EIGHT, stored(Layout.TN), 4),
+        ({"SCHEDULE": "pingpong", "BLOCKS": 120}, PROBLEM, 4),
+        (swapped(72, **EIGHT), PROBLEM, 3),
+        (swapped(80), PROBLEM, 2),
+        (swapped(104), stored(Layout.NN), 1),
+        (EIGHT | {"PROMOTE": 128}, BYTES, 4),
+        (EIGHT | {"PROMOTE": 128, "STAGES": 3}, SCALED, 4),
+        (EIGHT, replace(PROBLEM, groups=Groups.parse("3")), 4),
+        (EIGHT, replace(stored(Layout.TN), groups=Groups.parse("3")), 4),
+    ],
     ids=[
         *("A", "B", "both across k", "eight", "pingpong", "72 rows", "80 rows", "104 rows"),
         *("e4m3", "scales of blocks", "groups", "groups of k"),
