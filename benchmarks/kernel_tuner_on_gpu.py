@@ -44,6 +44,7 @@ MAX_SMEM_BYTES = 48 * 1024
 # Near the space of the shipped recording at 4096; no workspace, which Kernel Tuner would not zero.
 FIX = (
     "BM=64,128,256 BN=64,128,256 BK=8,16 WM=32,64 WN=32,64,128 TM=8,16 TN=8 SLICE_K=1 SPLIT_K=1 "
+    "SLICES=shared POINTERS=derived CHAIN_K=0 EDGES=guarded PACK=0 PDL=none "
     "STREAM_BLOCKS=0 HANDOVER=5 PAD_A=4 PAD_B=0 VEC_LOAD=4 VEC_STORE=4 STAGES=1,2,3,4,5 "
     "REG_STAGES=1,2 GROUP_M=1,8 MIN_BLOCKS=1,2 FMA_ORDER=snake LANE_MAP=rows,quads"
 )
