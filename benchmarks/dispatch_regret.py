@@ -36,6 +36,15 @@ def main() -> None:
     for name in ("mean", "median", "worst"):
         cells = "".join(f"{100 * getattr(one, name):>21.1f}" for one in columns.values())
         print(f"{name:>37}{cells}")
+    # What is left of the winner's ratio when the rule's kernel takes longer than the fastest.
+    speeds = [
+        [ratio / (1 + loss) for ratio, loss in zip(ratios, one.losses, strict=True)]
+        for one in columns.values()
+    ]
+    means = (math.exp(sum(map(math.log, of_rule)) / len(of_rule)) for of_rule in speeds)
+    print(f"{'x cuBLAS, geometric mean':>37}" + "".join(f"{one:>21.3f}" for one in means))
+    slower = (sum(one < 1 for one in of_rule) for of_rule in speeds)
+    print(f"{'sizes where cuBLAS is faster':>37}" + "".join(f"{one:>21}" for one in slower))
     print(f"taken: {learned.rule}")
 
 
