@@ -1,5 +1,6 @@
 """The recorded target: answers what the recording says, and nothing else."""
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,12 @@ from autogemm.model.results.stored import TimedText
 from autogemm.space import Family, launch_plan
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded import RecordedTarget, list_recordings, timed_text
+from autogemm.targets.recorded import (
+    RecordedTarget,
+    list_recordings,
+    recording_folder,
+    timed_text,
+)
 
 COLUMNS = (
     "status",
@@ -314,32 +320,36 @@ def test_listing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "device", "said"),
+    ("words", "file"),
     [
-        (["--size", "4096"], "NVIDIA H200", "its best config was 1.060 x"),
-        (["--size", "1024"], "NVIDIA H200", "its best config was 1.072 x"),
-        (["--size", "4096x256x1024"], "NVIDIA H200", "its best config was 1.076 x"),
-        (["--size", "4096", "--allow-emulation"], "NVIDIA H200", "its best config was 4.051 x"),
-        (["--size", "4096", "--dtype", "bf16"], "NVIDIA H200", "its best config was 0.986 x"),
-        (["--size", "1024", "--layout", "tt"], "NVIDIA H200", "its best config was 1.041 x"),
+        (["--size", "4096"], "sgemm_simt_h200_4096_nn"),
+        (["--size", "1024"], "sgemm_simt_h200_1024_nn"),
+        (["--size", "4096x256x1024"], "sgemm_simt_h200_4096x256x1024_nn"),
+        (["--size", "4096", "--allow-emulation"], "sgemm_emulated_wgmma_h200_4096_nn"),
+        (["--size", "4096", "--dtype", "bf16"], "gemm_wgmma_h200_4096_nn_bf16"),
+        (["--size", "1024", "--layout", "tt"], "sgemm_simt_h200_1024_tt"),
         (
             ["--size", "8x4096x4096", "--layout", "nt", "--dtype", "bf16"],
-            *("NVIDIA H200", "in 30 interleaved rounds its best config was 1.132 x cuBLAS ("),
+            "gemm_skinny_h200_8x4096x4096_nt_bf16",
         ),
     ],
 )
 def test_each_kind_of_problem_has_a_recording_that_ships(
-    words: list[str], device: str, said: str, tmp_path: Path
+    words: list[str], file: str, tmp_path: Path
 ) -> None:
     command = ["tune", "--gpu", "recorded", "--trials", "8", "--no-certify", *words]
     command += ["--db", str(tmp_path / "a.db")]
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 0, result.output
     notice = result.stderr.splitlines()[0]
-    assert notice.startswith(f"using the recording of {device}")
-    assert said in notice and ("interleaved" in notice) is bool(said)
+    assert notice.startswith("using the recording of NVIDIA H200")
+    finals = json.loads(gzip.decompress((recording_folder() / f"{file}.json.gz").read_bytes()))[
+        "finals"
+    ]
+    said = f"in {finals['rounds']} interleaved rounds its best config was {finals['ratio']:.3f} x"
+    assert said in notice
     assert "changes nothing" not in result.stderr
-    assert f"recorded on {device}" in result.stdout
+    assert "recorded on NVIDIA H200" in result.stdout
 
 
 def test_nothing_is_said_of_the_recording_of_another_problem() -> None:
