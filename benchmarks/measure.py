@@ -264,8 +264,8 @@ PARTS = (
     Part("bf16", 70, suite("--dtype", "bf16", *TENSOR)),
     Part("f16", 70, suite("--dtype", "f16", *TENSOR)),
     Part("tf32", 70, suite("--dtype", "tf32", *TENSOR)),
-    Part("without-seeds", 200, suite(*SUITE, "--without-seeds")),
-    Part("rotated", 200, suite(*SUITE, "--l2", "rotate")),
+    Part("without-seeds", 290, suite(*SUITE, "--without-seeds")),
+    Part("rotated", 350, suite(*SUITE, "--l2", "rotate")),
     Part("any-size", 170, suite("--suite", "any-size", *TENSOR, "--dtype", "bf16", *BOTH)),
     Part("tf32-layouts", 130, suite("--suite", "layouts", *TENSOR, "--dtype", "tf32", *ALL)),
     Part("cube", 600, suite("--suite", "cube", "--dtype", "f16", "--budget", "2s", *SHORT)),
@@ -284,9 +284,9 @@ PARTS = (
         for name in LAYER_EPILOGUES
     ),
     Part("f32-epilogue", 70, suite("--shapes", SQUARES, "--epilogue", "relu(acc + bias[n])")),
-    Part("main-job", 200, main_job),
+    Part("main-job", 350, main_job),
     Part("recordings", 150, recordings),
-    Part("kernel-tuner", 120, kernel_tuner),
+    Part("kernel-tuner", 180, kernel_tuner),
 )
 
 

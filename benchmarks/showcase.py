@@ -21,15 +21,15 @@ from autogemm.support.files import write_atomically
 
 README = figures.ROOT / "README.md"
 PICTURES = figures.ROOT / "docs" / "img"
-SESSION = "session_h200.txt"
+SESSION = "main_job_h200.txt"
 # The lines of the session that the README shows, each by how it begins.
 SHOWN = (
     "$ autogemm tune",
-    "103 trials",
+    "131 trials",
     "finals:",
     "#  config",
-    "1  BN=128",
-    "-  cuBLASLt proposal 1",
+    "1  BM=128",
+    "-  cuBLAS SGEMM",
     "$ autogemm export",
     "$ nvcc",
     "verify, random reals",
@@ -47,12 +47,14 @@ class Suite:
 
 
 SUITES = (
+    Suite("FP32, shapes drawn at random", "unseen_h200"),
     Suite("FP32", "suite_f32_nn_h200"),
+    Suite("FP32, no seeds", "suite_f32_nn_without_seeds_h200"),
+    Suite("FP32, operands not in L2", "suite_f32_nn_rotate_h200"),
     Suite("FP32, B transposed (nt)", "suite_f32_nt_h200"),
     Suite("FP32, A transposed (tn)", "suite_f32_tn_h200"),
     Suite("FP32, both transposed (tt)", "suite_f32_tt_h200"),
-    Suite("FP32, shapes drawn at random", "unseen_h200"),
-    Suite("FP32 from tensor cores", "suite_emulated_h200", "suite_emulated_h100"),
+    Suite("FP32 from tensor cores", "suite_emulated_nn_h200", "suite_emulated_h100"),
     Suite("TF32", "suite_tf32_h200", "suite_tf32_h100"),
     Suite("BF16", "suite_bf16_h200", "suite_bf16_h100"),
     Suite("BF16, sizes that 128 does not divide", "any_size_bf16_nn_h200", "any_size_bf16_nn_h100"),
