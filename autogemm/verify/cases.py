@@ -38,10 +38,10 @@ from autogemm.verify.edge_cases import (
     Batches,
     edge_cases,
     edge_shapes,
-    has_far_rows,
     reduced,
     unset_cases,
     with_groups,
+    with_near_rows,
 )
 from autogemm.verify.schedule import schedule_of
 
@@ -92,9 +92,9 @@ class CaseSet:
 
     @property
     def on_gpu(self) -> "CaseSet":
-        """Without the cases whose rows are farther apart than the memory of a GPU is large."""
-        cases = tuple(case for case in self.cases if not has_far_rows(case.problem))
-        return replace(self, cases=cases)
+        """With rows near each other where they are farther apart than a GPU's memory is large."""
+        near = (replace(case, problem=with_near_rows(case.problem)) for case in self.cases)
+        return replace(self, cases=tuple(dict.fromkeys(near)))
 
 
 @dataclass(frozen=True, slots=True)

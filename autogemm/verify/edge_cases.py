@@ -17,9 +17,7 @@ from autogemm.verify.schedule import Schedule
 
 # A leading dimension with which row 2 lies past 2^31 elements and row 4 past 2^32: an index of 32
 # bits, signed or not, points to none of the rows. The rest keeps what wraps round off them too.
-FAR = -1
 FAR_ROWS = 2**30 + 2**13
-FAR_WITHOUT_C = (Layout.NT, Layout.TN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +77,14 @@ def stacked(problem: Problem, number: int) -> Problem:
 
 # Rows of the groups of a case, as multiples of the block tile's rows plus a rest, as far as there
 # are rows; None: all that are left. Groups are empty at the beginning, between others and at the
-# end, their rows end within a tile and with it, one of more groups than a warp has lanes takes all,
-# and some rows are in no group.
+# end, their rows end within a tile and with it, and some rows are in no group. Layouts nn take the
+# first and the third, nt the others: in each there are more groups than a warp has lanes once. One
+# of them takes all rows; or neighbours, which one lane looks through, have rows.
 GROUPINGS: tuple[tuple[tuple[int, int] | None, ...], ...] = (
     ((0, 0), (0, 3), (0, 0), (1, 1), (0, 1), None),
     ((1, 0), (0, 0), (1, -1), (0, 0)),
     (*((0, 0),) * 33, None, (0, 0)),
-    ((0, 1), (0, 1), (1, -1), None),
+    ((1, -1), (0, 1), *((0, 0),) * 30, (0, 1), None),
 )
 
 
@@ -127,18 +126,30 @@ def has_far_rows(problem: Problem) -> bool:
     return max(problem.lda, problem.ldb, problem.ldc) >= FAR_ROWS
 
 
+def with_near_rows(problem: Problem) -> Problem:
+    """The problem with rows as near as padding to whole vectors of 16 bytes allows, where they are
+    gigabytes apart.
+    """
+    if not has_far_rows(problem):
+        return problem
+    columns = (problem.a_shape[1], problem.b_shape[1], problem.n)
+    vector = 16 // problem.dtype.ab.size_bytes
+    lda, ldb, ldc = ((least // vector + 1) * vector for least in columns)
+    return replace(problem, lda=lda, ldb=ldb, ldc=ldc)
+
+
 @dataclass(frozen=True, slots=True)
 class EdgeShape:
     """Sizes as multiples of the block tile plus a rest, and how rows are padded.
 
     ``row_multiple`` 0 keeps rows packed; otherwise leading dimensions are the next multiple of so
     many words of 4 bytes above the columns, so that there is padding (1: an odd number of
-    elements; FAR: FAR_ROWS). ``why`` says what the shape is hard on. With ``alpha_is_zero`` alpha
-    is 0, which would hide what else is wrong elsewhere. ``unset``: the layouts in which it is also
-    run with variables that begin as garbage. ``fills``: K is at least so long that a pipeline is
-    filled and goes on, which a source that no other shape needs would never be seen to do
-    otherwise. ``more_n``: rows along N are so many elements longer than N. ``batched``: there are
-    several products; ``groups``: rows belong to groups of that kind.
+    elements); with ``far`` they are FAR_ROWS. ``why`` says what the shape is hard on. With
+    ``alpha_is_zero`` alpha is 0, which would hide what else is wrong elsewhere. ``unset``: the
+    layouts in which it is also run with variables that begin as garbage. ``fills``: K is at least
+    so long that a pipeline is filled and goes on, which a source that no other shape needs would
+    never be seen to do otherwise. ``more_n``: rows along N are so many elements longer than N.
+    ``batched``: there are several products; ``groups``: rows belong to groups of that kind.
     """
 
     why: str
@@ -146,6 +157,7 @@ class EdgeShape:
     n: tuple[int, int]
     k: tuple[int, int]
     row_multiple: int = 0
+    far: bool = False
     alpha_is_zero: bool = False
     unset: tuple[Layout, ...] = ()
     fills: bool = False
@@ -172,17 +184,14 @@ class EdgeShape:
         lda, ldb, ldc = (self._padded(least, per_word) for least in columns)
         alpha, beta = scalars
         alpha = 0.0 if self.alpha_is_zero else alpha
-        if self.row_multiple == FAR:
-            # Far rows are for one case in each layout, two of which read C.
-            beta = 0.0 if layout in FAR_WITHOUT_C else beta or -1.0
         alpha, beta = dtype.legal_factors(alpha, beta)
         return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
 
     def _padded(self, columns: int, per_word: int) -> int:
+        if self.far:
+            return FAR_ROWS
         if self.row_multiple == 0:
             return columns
-        if self.row_multiple == FAR:
-            return FAR_ROWS
         if self.row_multiple == 1:
             return columns + 1 + columns % 2  # the next odd number above
         multiple = self.row_multiple * per_word
@@ -200,9 +209,9 @@ EDGE_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4),
     EdgeShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4, unset=ALIKE),
     EdgeShape("odd rows, unaligned", (2, 3), (1, 1), (3, 1), 1, fills=True, unset=MIXED),
-    EdgeShape("only M has an edge", (0, 3), (2, 0), (5, 0), fills=True),
-    EdgeShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4, fills=True),
-    EdgeShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, fills=True),
+    EdgeShape("only M has an edge", (0, 3), (2, 0), (5, 0), far=True, fills=True),
+    EdgeShape("only K has an edge", (1, 0), (1, 0), (6, -3), far=True, fills=True),
+    EdgeShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), far=True, fills=True),
     EdgeShape("an odd number of tiles", (3, -5), (2, 8), (1, 0), 4, fills=True),
     # An odd number of words makes the next even one no multiple of four.
     EdgeShape("rows aligned for 8 bytes only", (1, 1), (1, 1), (4, 1), 2, fills=True),
@@ -212,7 +221,9 @@ EDGE_SHAPES: tuple[EdgeShape, ...] = (
 
 # For kernels that make several products at once, another text.
 BATCH_SHAPES: tuple[EdgeShape, ...] = (
-    EdgeShape("a batch with edges", (1, 3), (1, 8), (2, 1), 4, batched=True, unset=(Layout.NN,)),
+    EdgeShape(
+        "a batch with edges", (1, 3), (1, 8), (2, 1), far=True, batched=True, unset=(Layout.NN,)
+    ),
     EdgeShape("a batch of whole tiles", (2, 0), (1, 0), (3, 0), batched=True),
 )
 
@@ -257,9 +268,10 @@ def edge_shapes(schedule: Schedule, batches: Batches = Batches.NONE) -> tuple[Ed
 
     First what some schedules have alone: shared tiles, tiles of two heights, a second group of
     rows; then edges everywhere, and whole tiles, for a pipeline that goes round; then batches and
-    groups. Then come rows that are 2^30 elements apart (`has_far_rows`), for the emulator, which
-    needs no memory for them: with edges and without, since these are other texts. Last comes each
-    edge by itself.
+    groups. Then come edges and whole tiles with rows that are 2^30 elements apart
+    (`has_far_rows`), for the emulator, which needs no memory for them. Last comes each edge by
+    itself. What is a text of its own, as edges of one kind and batches are, has far rows at least
+    once, or an index of 32 bits would not be seen in it.
     """
     bm, bn, bk = schedule.tile
     most = MOST_FLOPS / (2.0 * bm * bn * bk)
@@ -275,8 +287,8 @@ def edge_shapes(schedule: Schedule, batches: Batches = Batches.NONE) -> tuple[Ed
         once.pop(shape.problem(schedule.tile, Layout.NN, DType.F32), None)
     k_tiles = schedule.stages + 1
     far = (
-        EdgeShape("rows 2^30 elements apart, edges", (1, 1), (1, 8), (k_tiles, 1), FAR),
-        EdgeShape("rows 2^30 elements apart, whole tiles", (1, 0), (1, 0), (k_tiles, 0), FAR),
+        EdgeShape("rows 2^30 elements apart, edges", (1, 1), (1, 8), (k_tiles, 1), far=True),
+        EdgeShape("rows 2^30 elements apart, whole tiles", (1, 0), (1, 0), (k_tiles, 0), far=True),
     )
     with_groups = (Batches.SOME_AND_GROUPS, Batches.SOME_AND_DIVIDED)
     own = BATCH_SHAPES if batches in (Batches.SOME, *with_groups) else ()

@@ -2,6 +2,8 @@
 group of rows, shared tiles, a finished chain, a second level of additions, or extreme numbers.
 """
 
+from dataclasses import replace
+
 import pytest
 from mutations import TILE, Mutation
 
@@ -18,6 +20,7 @@ from autogemm.verify.cases import Case, CaseSet, planned_cases
 from autogemm.verify.edge_cases import (
     EDGE_SHAPES,
     SCALARS,
+    Batches,
     edge_cases,
     edge_shapes,
     has_far_rows,
@@ -164,20 +167,50 @@ def test_shapes_follow_the_schedule() -> None:
     assert len(edge_shapes(Schedule())) <= len(EDGE_SHAPES) + 4
 
 
-def test_far_rows_have_edges_or_none_and_read_c_in_two_layouts() -> None:
-    turns = edge_cases(Schedule((64, 64, 16), stages=3))
+def test_far_rows_have_all_edges_each_or_none_and_read_c() -> None:
+    def edges(problem: Problem) -> tuple[bool, bool, bool]:
+        return problem.m % 64 > 0, problem.n % 64 > 0, problem.k % 16 > 0
+
+    kinds = {(True,) * 3, (False,) * 3, (True, False, False), (False, True, False)}
+    kinds.add((False, False, True))
+    turns = edge_cases(Schedule((64, 64, 16), stages=3), batches=Batches.SOME)
     for turn in turns:
-        edges, whole = (one for one in turn if has_far_rows(one))
-        assert edges.m % 64 and edges.n % 64 and edges.k % 16
-        assert not (whole.m % 64 or whole.n % 64 or whole.k % 16)
-        # Before the shapes of each edge alone, which most lines do without.
-        assert turn.index(edges) < len(turn) - len(EDGE_SHAPES)
-    far = [one for turn in turns for one in turn if has_far_rows(one) and one.beta]
-    assert sorted(one.layout for one in far) == [Layout.NN, Layout.NN, Layout.TT, Layout.TT]
+        far = [one for one in turn if has_far_rows(one)]
+        assert {edges(one) for one in far} == kinds
+        # The first two before the shapes of each edge alone, which most lines do without.
+        first = next(one for one in far if one.batch.is_one)
+        assert all(edges(first)) and turn.index(first) < len(turn) - len(EDGE_SHAPES)
+        assert sum(not one.batch.is_one for one in far) == 1
+    with_c = [one for turn in turns for one in turn if has_far_rows(one) and one.beta]
+    assert {edges(one) for one in with_c} == kinds
+    assert any(not one.batch.is_one for one in with_c)
+
+
+@pytest.mark.parametrize("layout", [Layout.NN, Layout.NT])
+def test_each_layout_of_groups_has_more_groups_than_a_warp_has_lanes(layout: Layout) -> None:
+    turns = edge_cases(Schedule((64, 64, 16), stages=3), batches=Batches.SOME_AND_GROUPS)
+    rows = [
+        one.groups.rows(one.m)
+        for turn in turns
+        for one in turn
+        if one.layout is layout and one.groups.count > 32
+    ]
+    assert rows
+    if layout is Layout.NT:
+        # A lane looks through two groups, of which both have rows, and the first fills a tile.
+        assert all(each[0] == 63 and each[1] == 1 for each in rows)
+
+
+def test_a_gpu_has_the_cases_of_far_rows_with_near_ones() -> None:
     cases = planned_cases(*planned(G))
-    left = CaseSet(cases[0].config, DType.F32, cases).on_gpu.cases
-    assert [has_far_rows(case.problem) for case in cases].count(True) == len(cases) - len(left) == 8
-    assert not any(has_far_rows(case.problem) for case in left)
+    on_gpu = CaseSet(cases[0].config, DType.F32, cases).on_gpu.cases
+    assert len(on_gpu) == len(set(on_gpu)) == len(cases)
+    for case, near in zip(cases, on_gpu, strict=True):
+        assert (near == case) is not has_far_rows(case.problem)
+        assert near.problem.lda <= near.problem.a_shape[1] + 4
+        assert replace(near, problem=case.problem) == case
+        extents = (case.problem.m, case.problem.n, case.problem.k)
+        assert (near.problem.m, near.problem.n, near.problem.k) == extents
 
 
 def test_edges_and_whole_tiles_begin_as_garbage_in_all_layouts() -> None:
