@@ -41,11 +41,10 @@ inline bool is_stack(const char* at) {
 
 // The kernel touches a local variable: one that products add to, or one that the next must be told of.
 inline void touch_registers(const char* at, uint32_t size, bool write, uint64_t pc) {
-    const auto found = warp_products.find(lane_of_warp(*current, 0));
-    if (found == warp_products.end()) {
+    if (lane_of_warp(*current, 0)->products == nullptr) {
         return;
     }
-    WarpProducts& products = found->second;
+    WarpProducts& products = *lane_of_warp(*current, 0)->products;
     for (const Range& range : products.known[current->lane]) {
         if (at + size <= range.begin || at >= range.end) {
             continue;
@@ -103,7 +102,10 @@ inline void access(const void* address, uint32_t size, const Kinds& kinds, uint6
     }
     trace(region, at, size, write, pc);
     const uint64_t end = offset + size < shadow.bytes ? offset + size : shadow.bytes;
-    for (uint64_t word = word_of(offset); word < word_of(end + exchange->word_bytes - 1); ++word) {
+    const uint64_t first_word = word_of(offset), end_word = word_of(end + exchange->word_bytes - 1);
+    const Touch touch{region, pc, kinds.read, write, kinds.atomic};
+    Toucher toucher{shadow, touch};
+    for (uint64_t word = first_word; word < end_word; ++word) {
         const uint64_t index = index_of(shadow, word);
         if (index == kUnknown || (write && is_padding(shadow, index))) {
             report_access(Kind::kOutOfBounds, region, offset_of(word), exchange->word_bytes, write,
@@ -113,7 +115,11 @@ inline void access(const void* address, uint32_t size, const Kinds& kinds, uint6
             }
             continue;
         }
-        touch_word(shadow, index, {region, pc, kinds.read, write, kinds.atomic});
+        if (end_word - first_word == 1) {
+            touch_word(shadow, index, touch);
+        } else {
+            toucher.touch(index);
+        }
     }
 }
 
@@ -143,14 +149,10 @@ inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t
     end_process(State::kAborted);
 }
 
-inline void set_shadow(Shadow& shadow, char* begin, uint64_t bytes, uint64_t num_words) {
+inline void set_shared_shadow(Shadow& shadow, char* begin, uint64_t bytes) {
     shadow.begin = begin;
     shadow.bytes = bytes;
-    shadow.words.assign(num_words, Word{});
-}
-
-inline void set_shared_shadow(Shadow& shadow, char* begin, uint64_t bytes) {
-    set_shadow(shadow, begin, bytes, word_of(bytes + exchange->word_bytes - 1));
+    shadow.words.assign(word_of(bytes + exchange->word_bytes - 1), Word{});
     shadow.shared = true;
 }
 
@@ -158,7 +160,8 @@ inline void shadow_begin_pass() {
     for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
         const Buffer& buffer = buffers[i];
         Shadow& shadow = shadows[i];
-        set_shadow(shadow, buffer.begin, buffer.bytes, buffer.spec.words);
+        shadow.begin = buffer.begin;
+        shadow.bytes = buffer.bytes;
         shadow.input = is_input(i);
         shadow.output = is_output(i);
         shadow.pitch = buffer.spec.pitch;
@@ -171,9 +174,20 @@ inline void shadow_begin_pass() {
             const int* counts = reinterpret_cast<const int*>(of_groups.begin);
             shadow.counts.assign(counts, counts + of_groups.bytes / sizeof(int));
         }
-        for (uint64_t w = 0; w < shadow.words.size(); ++w) {
-            shadow.words[w].valid = buffer.spec.readable && !is_padding(shadow, w);
+        const uint64_t num_words = buffer.spec.words;
+        const auto readable = static_cast<uint8_t>(buffer.spec.readable != 0);
+        if (shadow.input) {
+            shadow.valid.assign(num_words, readable);
+        } else {
+            Word word{};
+            word.valid = readable;
+            shadow.words.assign(num_words, word);
         }
+        for_each_padding(shadow, num_words, [&](uint64_t first, uint64_t end) {
+            for (uint64_t i = first; i < end; ++i) {
+                (shadow.input ? shadow.valid[i] : shadow.words[i].valid) = 0;
+            }
+        });
     }
 }
 
@@ -296,7 +310,7 @@ inline void report_never_written(uint32_t region) {
     finding.region = region;
     finding.size = exchange->word_bytes;
     for (uint64_t i = 0; i < result.words.size(); ++i) {
-        if (!is_padding(result, i) && result.words[i].writer.thread == 0) {
+        if (result.words[i].writer.thread == 0 && !is_padding(result, i)) {
             finding.offset = finding.count == 0 ? offset_of_index(result, i) : finding.offset;
             ++finding.count;
         }

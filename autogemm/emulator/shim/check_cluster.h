@@ -53,10 +53,10 @@ void shadow_remote_access(const Block& owner, const void* shared, uint32_t size,
     check_shared(owner, shared, size, write, pc);
     const Place place = place_of(shared);
     const uint32_t of_other = &owner == block ? 0 : owner.rank + 1;
+    Toucher toucher{shared_shadow(owner.slot, place.region),
+                    {place.region, pc, !write, write, false, of_other}};
     for (uint64_t i = 0; i < word_of(size); ++i) {
-        touch_word(shared_shadow(owner.slot, place.region),
-                   word_of(static_cast<uint64_t>(place.offset)) + i,
-                   {place.region, pc, !write, write, false, of_other});
+        toucher.touch(word_of(static_cast<uint64_t>(place.offset)) + i);
     }
     if (&owner != block) {
         remote_accesses[owner.slot][own_number() | (write ? kStoreBit : 0)] =
@@ -229,21 +229,27 @@ void shadow_bulk_copy_issued(const BulkCopy& copy) {
     const Place to = place_of(copy.shared);
     const uint32_t of_other = &owner == block ? 0 : owner.rank + 1;
     Shadow& shadow = shared_shadow(owner.slot, to.region);
+    Toucher toucher{shadow, {to.region, copy.pc, false, true, false, of_other}};
     for (uint64_t i = 0; i < word_of(copy.bytes); ++i) {
         const uint64_t index = word_of(static_cast<uint64_t>(to.offset)) + i;
-        Word& word = shadow.words[index];
-        if (!word.in_flight && may_overtake(word.writer, shadow.floor)) {
-            report_access(Kind::kNoProxyFence, to.region, offset_of(index), exchange->word_bytes,
-                          true, copy.pc, &word.writer, of_other);
-        }
-        for (int r = 0; r < 2 && !word.in_flight; ++r) {
-            if ((word.loaders >> r & 1) && may_overtake(word.readers[r], shadow.floor)) {
-                report_access(Kind::kNoProxyFence, to.region, offset_of(index), exchange->word_bytes,
-                              true, copy.pc, &word.readers[r], of_other);
+        const auto check = [&](const Access& before) {
+            if (may_overtake(before, shadow.floor)) {
+                report_access(Kind::kNoProxyFence, to.region, offset_of(index),
+                              exchange->word_bytes, true, copy.pc, &before, of_other);
             }
-        }
-        touch_word(shadow, index, {to.region, copy.pc, false, true, false, of_other});
-        word.in_flight = true;
+        };
+        toucher.touch(index, [&](const Word& word) {
+            if (word.in_flight) {
+                return;
+            }
+            check(word.writer);
+            for (int r = 0; r < 2; ++r) {
+                if (word.loaders >> r & 1) {
+                    check(word.readers[r]);
+                }
+            }
+        });
+        shadow.words[index].in_flight = true;
     }
 }
 
@@ -297,14 +303,16 @@ inline void for_each_global_word(const TileStore& store, Visit&& visit) {
 void shadow_tile_store_issued(const TileStore& store) {
     const uint64_t pc = store.pc;
     check_shared(*block, store.shared, tile_bytes(*store.tile.map), false, pc, kTileAlignment);
-    for_each_shared_word(store, [&](Shadow& shadow, uint64_t index, Region region) {
-        Word& word = shadow.words[index];
-        if (!word.in_flight && may_overtake(word.writer, shadow.floor)) {
-            report_access(Kind::kNoProxyFence, region, offset_of(index), exchange->word_bytes, false,
-                          pc, &word.writer);
-        }
-        touch_word(shadow, index, {region, pc, true, false, false, 0, true});
-        ++word.being_read;
+    const Region region = place_of(store.shared).region;
+    Toucher toucher{shared_shadow(block->slot, region), {region, pc, true, false, false, 0, true}};
+    for_each_shared_word(store, [&](Shadow& shadow, uint64_t index, Region) {
+        toucher.touch(index, [&](const Word& word) {
+            if (!word.in_flight && may_overtake(word.writer, shadow.floor)) {
+                report_access(Kind::kNoProxyFence, region, offset_of(index), exchange->word_bytes,
+                              false, pc, &word.writer);
+            }
+        });
+        ++shadow.words[index].being_read;
     });
     for_each_row(store.tile, true, [&](char* to, uint32_t bytes, uint32_t) {
         access(to, bytes, kUnalignedWrite, pc);
@@ -325,20 +333,16 @@ template <class Visit>
 inline void for_each_operand_word(const Product& product, uint32_t first_row, Visit&& visit) {
     const WarpgroupOperands& what = product.what;
     const uint32_t size = bytes_of(what.element);
-    const uint32_t step = std::max(exchange->word_bytes / size, 1u);  // elements that a word holds
-    const auto visit_operand = [&](uint64_t descriptor, bool along_k, uint32_t first, uint32_t count) {
-        const uint32_t step_k = along_k ? step : 1, step_across = along_k ? 1 : step;
-        for (uint32_t across = first; across < first + count; across += step_across) {
-            for (uint32_t k = 0; k < depth_of(what); k += step_k) {
-                const char* at = element_at(descriptor, along_k, across, k, size);
-                visit(word_of(static_cast<uint64_t>(at - smem.dynamic_begin)));
-            }
+    const auto visit_words = [&](const char* at, uint32_t, uint32_t, uint32_t elements) {
+        const uint64_t first = word_of(static_cast<uint64_t>(at - smem.dynamic_begin));
+        for (uint64_t i = 0; i < word_of(elements * size); ++i) {
+            visit(first + i);
         }
     };
     if (product.registers.empty()) {
-        visit_operand(what.a, what.a_along_k, first_row, 16);
+        for_each_chunk(what.a, what.a_along_k, first_row, 16, size, visit_words);
     }
-    visit_operand(what.b, what.b_along_k, 0, 2 * product.sums->count);
+    for_each_chunk(what.b, what.b_along_k, 0, 2 * product.sums->count, size, visit_words);
 }
 
 // A warp's part of a product may read its operands until it is known to be done. It takes the way of bulk
@@ -348,19 +352,20 @@ void shadow_product_issued(const Product& product, uint32_t first_row) {
     const uint64_t pc = product.pc;
     Thread* const running = current;
     current = lane_of_warp(*current, 31);
+    Toucher toucher{shadow, {Region::kDynamicShared, pc, true, false, false, 0, true}};
     for_each_operand_word(product, first_row, [&](uint64_t index) {
         if (index >= shadow.words.size()) {
             report_access(Kind::kOutOfBounds, Region::kDynamicShared, offset_of(index),
                           exchange->word_bytes, false, pc);
             end_process(State::kAborted);
         }
-        Word& word = shadow.words[index];
-        if (!word.in_flight && may_overtake(word.writer, shadow.floor)) {
-            report_access(Kind::kNoProxyFence, Region::kDynamicShared, offset_of(index),
-                          exchange->word_bytes, false, pc, &word.writer);
-        }
-        touch_word(shadow, index, {Region::kDynamicShared, pc, true, false, false, 0, true});
-        ++word.being_read;
+        toucher.touch(index, [&](const Word& word) {
+            if (!word.in_flight && may_overtake(word.writer, shadow.floor)) {
+                report_access(Kind::kNoProxyFence, Region::kDynamicShared, offset_of(index),
+                              exchange->word_bytes, false, pc, &word.writer);
+            }
+        });
+        ++shadow.words[index].being_read;
     });
     current = running;
 }

@@ -259,8 +259,11 @@ inline Place place_of(const void* address) {
     return {static_cast<Region>(nearest), at - buffers[nearest].begin};
 }
 
+inline uint64_t num_reports;
+
 // Counts a finding. The first of its kind at this line and region is kept with all it says.
 inline void report(const Finding& finding) {
+    ++num_reports;
     for (uint32_t i = 0; i < exchange->num_findings; ++i) {
         Finding& known = exchange->findings[i];
         if (known.kind == finding.kind && known.pc == finding.pc &&

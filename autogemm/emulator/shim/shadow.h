@@ -36,7 +36,8 @@ struct Word {
 struct Shadow {
     char* begin;
     uint64_t bytes;
-    std::vector<Word> words;
+    std::vector<Word> words;     // none of an input
+    std::vector<uint8_t> valid;  // of an input: whether there is something to read in each word
     uint64_t pitch;            // words from row to row in memory
     uint32_t columns, stride;  // words, those that are known of a row; stride 0: no rows
     uint32_t rows, group_rows;  // valid rows of each group of a batch; 0: all are
@@ -62,21 +63,29 @@ inline uint64_t index_of(const Shadow& shadow, uint64_t word) {
     const uint64_t column = word % shadow.pitch;
     return column < shadow.stride ? word / shadow.pitch * shadow.stride + column : kUnknown;
 }
-// Whether a known word lies between rows, or between the matrices of a batch.
-inline bool is_padding(const Shadow& shadow, uint64_t index) {
-    if (shadow.stride == 0) {
-        return false;
-    }
-    if (index % shadow.stride >= shadow.columns) {
-        return true;
-    }
+// Whether a row lies behind the valid ones of its matrix of a batch.
+inline bool is_padding_row(const Shadow& shadow, uint64_t row) {
     if (shadow.group_rows == 0) {
         return false;
     }
-    const uint64_t row = index / shadow.stride, group = row / shadow.group_rows;
+    const uint64_t group = row / shadow.group_rows;
     const bool differs = group < shadow.counts.size();
     return row % shadow.group_rows >=
            (differs ? static_cast<uint32_t>(shadow.counts[group]) : shadow.rows);
+}
+// Whether a known word lies between rows, or between the matrices of a batch.
+inline bool is_padding(const Shadow& shadow, uint64_t index) {
+    return shadow.stride != 0 && (index % shadow.stride >= shadow.columns ||
+                                  is_padding_row(shadow, index / shadow.stride));
+}
+// Calls visit(first word, end) for all padding.
+template <class Visit>
+inline void for_each_padding(const Shadow& shadow, uint64_t num_words, Visit&& visit) {
+    for (uint64_t row = 0, begin = 0; shadow.stride != 0 && begin < num_words; ++row) {
+        const uint64_t end = std::min(begin + shadow.stride, num_words);
+        visit(std::min(is_padding_row(shadow, row) ? begin : begin + shadow.columns, end), end);
+        begin = end;
+    }
 }
 inline int64_t offset_of_index(const Shadow& shadow, uint64_t index) {
     if (shadow.pitch <= shadow.stride) {
@@ -185,25 +194,54 @@ inline bool has_seen(const Word& word, uint32_t floor) {
     return by_atomic(word.readers[0]) || by_atomic(word.readers[1]);
 }
 
+inline bool is_written(const Shadow& shadow, const Word& word) {
+    return word.writer.thread != 0 && (!shadow.shared || word.writer.epoch >= shadow.floor);
+}
+
+// Whether two accesses are ordered alike with all others.
+inline bool is_same_event(const Access& one, const Access& other) {
+    return one.thread == other.thread && one.epoch == other.epoch && one.clock == other.clock;
+}
+
+// Whether what is known of two words of a region is the same to one who reads them, or writes to them.
+inline bool is_alike(const Word& one, const Word& other, bool write) {
+    if (!is_same_event(one.writer, other.writer) || one.valid != other.valid ||
+        one.in_flight != other.in_flight || one.is_mbarrier != other.is_mbarrier) {
+        return false;
+    }
+    return !write || (is_same_event(one.readers[0], other.readers[0]) &&
+                      is_same_event(one.readers[1], other.readers[1]) &&
+                      one.loaders == other.loaders && one.being_read == other.being_read);
+}
+
+inline void note_access(Word& word, const Touch& touch, const Access& access) {
+    if (!touch.write) {
+        note_reader(word, access, touch.by_proxy);
+        return;
+    }
+    word.writer = access;
+    word.readers[0] = word.readers[1] = {};
+    word.loaders = 0;
+}
+
 inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
-    Word& word = shadow.words[index];
-    const int64_t offset = offset_of_index(shadow, index);
-    auto complain = [&](Kind kind, const Access* other = nullptr) {
-        report_access(kind, touch.region, offset, exchange->word_bytes, touch.write, touch.pc, other,
-                      touch.owner);
+    const auto complain = [&](Kind kind, const Access* other = nullptr) {
+        report_access(kind, touch.region, offset_of_index(shadow, index), exchange->word_bytes,
+                      touch.write, touch.pc, other, touch.owner);
     };
     if (shadow.input) {
         if (touch.write) {
             complain(Kind::kInputWritten);
-        } else if (!word.valid) {
+        } else if (!shadow.valid[index]) {
             complain(Kind::kUninitialised);
         }
         return;
     }
+    Word& word = shadow.words[index];
     const uint32_t floor = shadow.floor;
-    const bool written = word.writer.thread != 0 && (!shadow.shared || word.writer.epoch >= floor);
+    const bool written = is_written(shadow, word);
     if (word.is_mbarrier) {
-        report_access(Kind::kBadBarrier, touch.region, offset,
+        report_access(Kind::kBadBarrier, touch.region, offset_of_index(shadow, index),
                       static_cast<uint32_t>(Misuse::kAsData), touch.write, touch.pc);
         return;
     }
@@ -231,23 +269,56 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
             complain(of_c ? Kind::kReadOfC : Kind::kUninitialised);
         }
     }
-    if (!touch.write) {
-        note_reader(word, this_access(touch), touch.by_proxy);
-        return;
-    }
-    for (const Access& reader : word.readers) {
-        if (!is_ordered(reader, floor, touch.atomic, true)) {
-            complain(Kind::kRace, &reader);
-            break;
+    if (touch.write) {
+        for (const Access& reader : word.readers) {
+            if (!is_ordered(reader, floor, touch.atomic, true)) {
+                complain(Kind::kRace, &reader);
+                break;
+            }
+        }
+        if (shadow.output && written) {
+            complain(Kind::kWrittenTwice, &word.writer);
         }
     }
-    if (shadow.output && written) {
-        complain(Kind::kWrittenTwice, &word.writer);
-    }
-    word.writer = this_access(touch);
-    word.readers[0] = word.readers[1] = {};
-    word.loaders = 0;
+    note_access(word, touch, this_access(touch));
 }
+
+// Touches words of one region for one access. Neighbours are mostly alike: what is right for one word is
+// right for all that are like it, as nothing is learned meanwhile.
+class Toucher {
+  public:
+    Toucher(Shadow& shadow, const Touch& touch)
+        : shadow_(shadow), touch_(touch), access_(this_access(touch)) {}
+
+    // Calls check(word) before it touches a word that is not like one that was found right.
+    template <class Check>
+    void touch(uint64_t index, Check&& check) {
+        if (shadow_.input) {
+            touch_word(shadow_, index, touch_);
+            return;
+        }
+        Word& word = shadow_.words[index];
+        if (has_right_ && is_alike(word, right_, touch_.write)) {
+            note_access(word, touch_, access_);
+            return;
+        }
+        right_ = word;
+        const uint64_t reports_before = num_reports;
+        check(word);
+        touch_word(shadow_, index, touch_);
+        has_right_ = num_reports == reports_before;
+    }
+    void touch(uint64_t index) {
+        touch(index, [](const Word&) {});
+    }
+
+  private:
+    Shadow& shadow_;
+    const Touch touch_;
+    const Access access_;
+    Word right_;
+    bool has_right_ = false;
+};
 
 // The region of an address whose words are known, or kElsewhere.
 inline Region known_region(const char* at) {

@@ -36,6 +36,39 @@ float float_of(TensorElement element, unsigned bits) {
     return __builtin_bit_cast(float, value | sign);
 }
 
+// Reads one element's numbers; compiled for each, with all that depends on the element.
+template <TensorElement element>
+struct Reader {
+    __attribute__((flatten)) float operator()(const char* at) const {
+        uint32_t bits = 0;
+        memcpy(&bits, at, bytes_of(element));
+        return float_of(element, bits);
+    }
+};
+
+// Calls visit(reader of that element).
+template <class Visit>
+inline void with_reader(TensorElement element, Visit&& visit) {
+    switch (element) {
+        case TensorElement::kF32:
+            return visit(Reader<TensorElement::kF32>{});
+        case TensorElement::kTf32:
+            return visit(Reader<TensorElement::kTf32>{});
+        case TensorElement::kBf16:
+            return visit(Reader<TensorElement::kBf16>{});
+        case TensorElement::kF16:
+            return visit(Reader<TensorElement::kF16>{});
+        case TensorElement::kE4m3:
+            return visit(Reader<TensorElement::kE4m3>{});
+        case TensorElement::kE5m2:
+            return visit(Reader<TensorElement::kE5m2>{});
+        case TensorElement::kI8:
+            return visit(Reader<TensorElement::kI8>{});
+        case TensorElement::kI32:
+            return visit(Reader<TensorElement::kI32>{});
+    }
+}
+
 // To nearest, ties to even.
 unsigned half_of_float(float value) {
     const uint32_t bits = __builtin_bit_cast(uint32_t, value), sign = bits >> 16 & 0x8000u;

@@ -97,6 +97,8 @@ struct BulkCopy {
     float4 value;
 };
 
+struct WarpProducts;
+
 struct Thread {
     Context context;
     Status status;
@@ -122,6 +124,7 @@ struct Thread {
     std::vector<std::vector<Copy>> groups;
     std::vector<TileStore> open_stores;
     std::vector<StoreGroup> store_groups;
+    WarpProducts* products;  // of the warp, known to its lane 0; nullptr before the first
     // Whether the launch before has ended, as this thread knows.
     bool waited;
     // The cluster's barrier: the phase that this thread arrived in.
@@ -289,7 +292,7 @@ inline Block& block_of_own_cluster(uint32_t rank) {
 void leave_cluster_barrier();
 void end_tile_stores_of_thread();
 void end_products_of_thread();
-void forget_products(const Thread& lane_0);
+void forget_products(Thread& lane_0);
 
 inline void run_thread() {
     autogemm_call(kernel, argument_addresses);

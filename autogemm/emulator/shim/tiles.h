@@ -67,34 +67,46 @@ inline void for_each_row(const Tile& tile, bool is_written, Visit&& visit) {
     }
 }
 
+// Calls visit(offset, bytes) for all parts of a tile from an offset on that lie in 16 bytes of their own.
+template <class Visit>
+inline void for_each_piece(const char* tile, uint32_t offset, uint32_t bytes, Visit&& visit) {
+    const uint32_t end = offset + bytes;
+    while (offset < end) {
+        const auto left = static_cast<uint32_t>(16 - reinterpret_cast<uintptr_t>(tile + offset) % 16);
+        const uint32_t size = std::min(left, end - offset);
+        visit(offset, size);
+        offset += size;
+    }
+}
+
 // Zero outside the matrix. The pattern of addresses is that of the owner's shared memory in its place.
 void load_tile(const Tile& tile, Block& owner, char* shared) {
     const TensorMapSpec& map = *tile.map;
-    const auto put = [&](uint32_t offset, const char* from, uint32_t size) {
-        char* const to =
-            static_cast<char*>(shared_memory_of(owner, swizzled(shared + offset, map.swizzle_bytes)));
-        from == nullptr ? memset(to, 0, size) : memcpy(to, from, size);
-        if (element_of(map) == TensorElement::kTf32) {
-            round_to_tf32(to);
-        }
+    // A swizzle moves 16 bytes as a whole.
+    const auto in_place = [&](uint32_t offset) {
+        return static_cast<char*>(
+            shared_memory_of(owner, swizzled(shared + offset, map.swizzle_bytes)));
     };
-    const uint32_t size = element_bytes(map);
-    for (uint32_t offset = 0; offset < tile_bytes(map); offset += size) {
-        put(offset, nullptr, size);
-    }
+    for_each_piece(shared, 0, tile_bytes(map), [&](uint32_t offset, uint32_t size) {
+        memset(in_place(offset), 0, size);
+    });
     for_each_row(tile, false, [&](const char* from, uint32_t bytes, uint32_t offset) {
-        for (uint32_t i = 0; i < bytes; i += size) {
-            put(offset + i, from + i, size);
-        }
+        for_each_piece(shared, offset, bytes, [&](uint32_t at, uint32_t size) {
+            char* const to = in_place(at);
+            memcpy(to, from + (at - offset), size);
+            for (uint32_t i = 0; element_of(map) == TensorElement::kTf32 && i < size; i += 4) {
+                round_to_tf32(to + i);
+            }
+        });
     });
 }
 
 inline void store_tile(const TileStore& store) {
-    const uint32_t size = element_bytes(*store.tile.map);
     for_each_row(store.tile, true, [&](char* to, uint32_t bytes, uint32_t offset) {
-        for (uint32_t i = 0; i < bytes; i += size) {
-            memcpy(to + i, swizzled(store.shared + offset + i, store.tile.map->swizzle_bytes), size);
-        }
+        for_each_piece(store.shared, offset, bytes, [&](uint32_t at, uint32_t size) {
+            memcpy(to + (at - offset),
+                   swizzled(store.shared + at, store.tile.map->swizzle_bytes), size);
+        });
     });
 }
 

@@ -53,7 +53,11 @@ struct WarpProducts {
 inline std::unordered_map<const Thread*, WarpProducts> warp_products;  // by lane 0
 
 inline WarpProducts& products_of(const Thread& thread) {
-    return warp_products[lane_of_warp(thread, 0)];
+    Thread& lane_0 = *lane_of_warp(thread, 0);
+    if (lane_0.products == nullptr) {
+        lane_0.products = &warp_products[&lane_0];
+    }
+    return *lane_0.products;
 }
 
 constexpr uint32_t kWarpsOfGroup = 4;
@@ -105,10 +109,34 @@ inline char* element_at(uint64_t descriptor, bool is_along_k, uint32_t across, u
     return swizzled(descriptor_base() + offset, 128);
 }
 
-inline double number_in(TensorElement element, const char* at) {
-    uint32_t bits = 0;
-    memcpy(&bits, at, bytes_of(element));
-    return float_of(element, bits);
+// Calls visit(address, across, k, elements) for all 16 bytes of an operand's part, which lie together.
+template <class Visit>
+inline void for_each_chunk(uint64_t descriptor, bool is_along_k, uint32_t first, uint32_t count,
+                           uint32_t size, Visit&& visit) {
+    const uint32_t depth = 32 / size, in_chunk = 16 / size;
+    const uint32_t step_k = is_along_k ? in_chunk : 1, step_across = is_along_k ? 1 : in_chunk;
+    for (uint32_t across = first; across < first + count; across += step_across) {
+        const uint32_t elements = is_along_k ? in_chunk : std::min(in_chunk, first + count - across);
+        for (uint32_t k = 0; k < depth; k += step_k) {
+            visit(element_at(descriptor, is_along_k, across, k, size), across, k, elements);
+        }
+    }
+}
+
+// Calls put(across, k, value) for all elements of an operand's part.
+template <class Put>
+inline void read_operand(TensorElement element, uint64_t descriptor, bool is_along_k, uint32_t first,
+                         uint32_t count, Put&& put) {
+    const uint32_t size = bytes_of(element);
+    with_reader(element, [&](const auto& read) {
+        for_each_chunk(descriptor, is_along_k, first, count, size,
+                       [&](const char* at, uint32_t across, uint32_t k, uint32_t elements) {
+                           for (uint32_t i = 0; i < elements; ++i) {
+                               put(across + (is_along_k ? 0 : i), k + (is_along_k ? i : 0),
+                                   read(at + i * size));
+                           }
+                       });
+    });
 }
 
 inline double number_in_register(const Product& product, uint32_t row, uint32_t k) {
@@ -117,8 +145,7 @@ inline double number_in_register(const Product& product, uint32_t row, uint32_t 
     const uint32_t run = 4 / size;  // neighbours in k that one register holds
     const uint32_t lane = row % 8 * 4 + k / run % 4;
     const uint32_t index = row / 8 + k / (4 * run) * 2;
-    const unsigned bits = product.registers[lane * 4 + index] >> 8 * size * (k % run);
-    return number_in(what.element, reinterpret_cast<const char*>(&bits));
+    return float_of(what.element, product.registers[lane * 4 + index] >> 8 * size * (k % run));
 }
 
 // Rows of A that a warp multiplies.
@@ -126,49 +153,92 @@ inline uint32_t first_row(const Thread& thread) {
     return thread.index / 32 % 4 * 16;
 }
 
+// The numbers of B that a row meets, depth by depth. Rows are no power of two apart, which would have a
+// column's numbers share few places of a cache.
+constexpr uint32_t kRowOfB = 2 * kMaxSums + 8;
+
+// The sums of one row: of all its columns side by side, each in the order of k, so that g++ makes
+// vectors of them.
+struct RowSums {
+    float before[2 * kMaxSums], after[2 * kMaxSums];
+};
+
+inline void add_integers(RowSums& sums, const double* a, const double (*b)[kRowOfB],
+                         uint32_t depth, uint32_t columns) {
+    double added[2 * kMaxSums] = {};
+    for (uint32_t k = 0; k < depth; ++k) {
+        for (uint32_t column = 0; column < columns; ++column) {
+            added[column] += a[k] * b[k][column];
+        }
+    }
+    for (uint32_t column = 0; column < columns; ++column) {
+        const uint32_t sum = __builtin_bit_cast(uint32_t, sums.before[column]) +
+                             static_cast<uint32_t>(static_cast<int32_t>(added[column]));
+        sums.after[column] = __builtin_bit_cast(float, sum);
+    }
+}
+
+inline void add_aligned(RowSums& sums, const double* a, const double (*b)[kRowOfB],
+                        uint32_t depth, uint32_t columns) {
+    for (uint32_t column = 0; column < columns; ++column) {
+        double products[kMaxDepth];
+        for (uint32_t k = 0; k < depth; ++k) {
+            products[k] = a[k] * b[k][column];
+        }
+        sums.after[column] = aligned_sum(sums.before[column], products, depth);
+    }
+}
+
+inline void add_floats(RowSums& sums, const double* a, const double (*b)[kRowOfB],
+                       uint32_t depth, uint32_t columns) {
+    double wide[2 * kMaxSums];
+    std::copy_n(sums.before, columns, wide);
+    for (uint32_t k = 0; k < depth; ++k) {
+        for (uint32_t column = 0; column < columns; ++column) {
+            wide[column] += a[k] * b[k][column];
+        }
+    }
+    for (uint32_t column = 0; column < columns; ++column) {
+        sums.after[column] = cut_off(wide[column]);
+    }
+}
+
 inline void multiply(const Product& product, uint32_t first_row) {
     const WarpgroupOperands& what = product.what;
     WarpSums& sums = *product.sums;
-    const uint32_t depth = depth_of(what), columns = 2 * sums.count, size = bytes_of(what.element);
-    double a[16][kMaxDepth];
-    static double b[kMaxDepth][2 * kMaxSums];
-    for (uint32_t k = 0; k < depth; ++k) {
-        for (uint32_t row = 0; row < 16; ++row) {
-            a[row][k] = product.registers.empty()
-                            ? number_in(what.element, element_at(what.a, what.a_along_k,
-                                                                 first_row + row, k, size))
-                            : number_in_register(product, row, k);
-        }
-        for (uint32_t column = 0; column < columns; ++column) {
-            b[k][column] =
-                number_in(what.element_of_b, element_at(what.b, what.b_along_k, column, k, size));
+    const uint32_t depth = depth_of(what), columns = 2 * sums.count;
+    static double a[16][kMaxDepth], b[kMaxDepth][kRowOfB];
+    if (product.registers.empty()) {
+        read_operand(what.element, what.a, what.a_along_k, first_row, 16,
+                     [&](uint32_t row, uint32_t k, float value) { a[row - first_row][k] = value; });
+    } else {
+        for (uint32_t k = 0; k < depth; ++k) {
+            for (uint32_t row = 0; row < 16; ++row) {
+                a[row][k] = number_in_register(product, row, k);
+            }
         }
     }
-    for (uint32_t lane = 0; lane < 32; ++lane) {
-        for (uint32_t i = 0; i < sums.count; ++i) {
-            const uint32_t row = lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-            float& own = sums.values[lane * sums.count + i];
-            if (is_integer(what.element)) {
-                uint32_t sum = what.accumulate ? __builtin_bit_cast(uint32_t, own) : 0;
-                for (uint32_t k = 0; k < depth; ++k) {
-                    sum += static_cast<uint32_t>(static_cast<int32_t>(a[row][k] * b[k][column]));
-                }
-                own = __builtin_bit_cast(float, sum);
-                continue;
-            }
-            if (size == 1) {
-                double products[kMaxDepth];
-                for (uint32_t k = 0; k < depth; ++k) {
-                    products[k] = a[row][k] * b[k][column];
-                }
-                own = aligned_sum(what.accumulate ? own : 0.0f, products, depth);
-                continue;
-            }
-            double sum = what.accumulate ? own : 0.0;
-            for (uint32_t k = 0; k < depth; ++k) {
-                sum += a[row][k] * b[k][column];
-            }
-            own = cut_off(sum);
+    read_operand(what.element_of_b, what.b, what.b_along_k, 0, columns,
+                 [&](uint32_t column, uint32_t k, float value) { b[k][column] = value; });
+    for (uint32_t row = 0; row < 16; ++row) {
+        // Where the row's sums lie: four lanes have two neighbours of each eight columns.
+        const auto sum_of = [&](uint32_t column) -> float& {
+            const uint32_t lane = row % 8 * 4 + column % 8 / 2;
+            return sums.values[lane * sums.count + column / 8 * 4 + row / 8 * 2 + column % 2];
+        };
+        static RowSums of_row;
+        for (uint32_t column = 0; column < columns; ++column) {
+            of_row.before[column] = what.accumulate ? sum_of(column) : 0.0f;
+        }
+        if (is_integer(what.element)) {
+            add_integers(of_row, a[row], b, depth, columns);
+        } else if (bytes_of(what.element) == 1) {
+            add_aligned(of_row, a[row], b, depth, columns);
+        } else {
+            add_floats(of_row, a[row], b, depth, columns);
+        }
+        for (uint32_t column = 0; column < columns; ++column) {
+            sum_of(column) = of_row.after[column];
         }
     }
 }
@@ -372,8 +442,9 @@ void end_products_of_thread() {
     take_sums_back(products, end);
 }
 
-void forget_products(const Thread& lane_0) {
+void forget_products(Thread& lane_0) {
     warp_products.erase(&lane_0);
+    lane_0.products = nullptr;
 }
 
 }  // namespace autogemm_emulator
