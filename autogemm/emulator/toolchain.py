@@ -86,7 +86,7 @@ class Toolchain:
         # Locals never written hold a value that spoils the result, instead of a lucky zero.
         poisons = self.major >= 12 and mode is not Mode.UNSET
         poison = ("-ftrivial-auto-var-init=pattern",) if poisons else ()
-        fma = ("-mfma",) if _has_fma() else ()
+        fma = ("-mfma",) if _has("fma") else ()
         return (*COMMON_FLAGS, *KERNEL_FLAGS, *MODE_FLAGS[mode], *poison, *fma)
 
 
@@ -119,10 +119,10 @@ def _quick_linker() -> tuple[str, ...]:
 
 
 @cache
-def _has_fma() -> bool:
-    """Whether this x86-64 has fused multiply-add; elsewhere the compiler needs no telling."""
+def _has(feature: str) -> bool:
+    """Whether this x86-64 has a feature; elsewhere the compiler needs no telling."""
     try:
-        return " fma " in Path("/proc/cpuinfo").read_text()
+        return f" {feature} " in Path("/proc/cpuinfo").read_text()
     except OSError:
         return False
 
@@ -314,8 +314,10 @@ def _runtime_object(mode: Mode, toolchain: Toolchain, folder: Path) -> Path:
     checks = mode is Mode.CHECK
     define = ("-DAUTOGEMM_CHECK",) if checks else ()
     kind = Mode.CHECK if checks else Mode.FAST
-    path = folder / f"runtime-{_key(toolchain.version, shim_sha256())}.{kind}.o"
-    return _compiled_once(path, SHIM / "emulator.cpp", toolchain, "-std=c++20", *define)
+    # Products of warpgroups are loops that become vectors.
+    flags = ("-std=c++20", *(("-mavx2",) if _has("avx2") else ()), *define)
+    path = folder / f"runtime-{_key(toolchain.version, shim_sha256(), *flags)}.{kind}.o"
+    return _compiled_once(path, SHIM / "emulator.cpp", toolchain, *flags)
 
 
 def _counting_object(toolchain: Toolchain, folder: Path) -> Path:
