@@ -33,10 +33,47 @@ struct Word {
     uint16_t being_read;  // by tiles on their way out, by products of warpgroups
 };
 
+// Memory in large pages, if the system has them: there are megabytes of words, and to be given their
+// small pages one by one takes longer than to fill them.
+template <class T>
+struct InLargePages {
+    using value_type = T;
+    static constexpr size_t kLargePage = 2 << 20;
+
+    InLargePages() = default;
+    template <class Other>
+    InLargePages(const InLargePages<Other>&) {}
+
+    T* allocate(size_t count) {
+        const size_t bytes = round_up(count * sizeof(T), kLargePage);
+        if (bytes < 2 * kLargePage) {
+            return static_cast<T*>(checked(malloc(count * sizeof(T))));
+        }
+        void* const made = checked(aligned_alloc(kLargePage, bytes));
+        madvise(made, bytes, MADV_HUGEPAGE);
+        return static_cast<T*>(made);
+    }
+    void deallocate(T* made, size_t) {
+        free(made);
+    }
+    bool operator==(const InLargePages&) const {
+        return true;
+    }
+
+  private:
+    static void* checked(void* made) {
+        if (made == nullptr) {
+            abort();
+        }
+        return made;
+    }
+};
+using Words = std::vector<Word, InLargePages<Word>>;
+
 struct Shadow {
     char* begin;
     uint64_t bytes;
-    std::vector<Word> words;     // none of an input
+    Words words;                 // none of an input
     std::vector<uint8_t> valid;  // of an input: whether there is something to read in each word
     uint64_t pitch;            // words from row to row in memory
     uint32_t columns, stride;  // words, those that are known of a row; stride 0: no rows
