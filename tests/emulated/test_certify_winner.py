@@ -321,10 +321,10 @@ def test_the_time_is_kept_and_what_was_left_out_is_said(
     monkeypatch.setattr(certify_module, "time", clock)
     certifier = Certifier(family, slow, Compiler(), matrix_s=MATRIX_S)
     certificate = certifier.certify(candidate(family, 1), PROBLEM)
-    assert MATRIX_S / 20 <= len(slow.measured) < 67
+    assert MATRIX_S / 20 <= len(slow.measured) < 75
     (gpu,) = [check for check in certificate.checks if check.name == "gpu"]
     assert gpu.verdict is Verdict.PASSED
-    assert "of 67 edge cases" in gpu.what
+    assert "of 75 edge cases" in gpu.what
     assert gpu.what.endswith(f"then the {MATRIX_S:g} s were over")
 
 
@@ -364,7 +364,7 @@ def test_ctrl_c_does_not_wait_for_the_matrix(
     certificate = Certifier(family, Interrupted(), Compiler()).certify(
         candidate(family, 1), PROBLEM
     )
-    # Those that were begun are awaited, the rest of the 67 is not.
+    # Those that were begun are awaited, the rest of the 75 is not.
     assert len(emulated) < 30
     assert certificate.verdict is Verdict.NOT_DONE
 
