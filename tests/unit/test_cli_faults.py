@@ -144,6 +144,22 @@ def test_a_cell_of_another_kind(edited: Callable[[str], Path], statement: str, w
     assert "edited.db" in result.stderr
 
 
+FIRST = "= (SELECT min(id) FROM run_trials)"
+
+
+def test_samples_of_another_kind_are_quoted(edited: Callable[[str], Path]) -> None:
+    damage = f"UPDATE measurements SET samples_us = '[1, \"x\"]' WHERE trial_id {FIRST}"
+    result = typed("db", "export", "--csv", db=edited(damage))
+    assert result.exit_code == 1
+    assert "\"[1, 'x']\" is not a JSON list of numbers" in result.stderr
+
+
+def test_a_number_that_is_kept_as_bytes_is_read_as_a_number(edited: Callable[[str], Path]) -> None:
+    path = edited(f"UPDATE run_trials SET compile_seconds = CAST('1.625' AS BLOB) WHERE id {FIRST}")
+    rows = list(csv.DictReader(typed("db", "export", "--csv", db=path).stdout.splitlines()))
+    assert [float(row["compile_seconds"]) for row in rows].count(1.625) == 1
+
+
 @pytest.mark.parametrize("words", READING)
 @pytest.mark.parametrize(
     ("statement", "lacks"),

@@ -30,11 +30,12 @@ from autogemm.codegen.export import STACKED, Kind, Library, Part, Variant, expor
 from autogemm.codegen.export.library import FALLBACKS, stacked_name
 from autogemm.dispatch import NearestLegal, assembled
 from autogemm.dispatch.assembling import variants_of
+from autogemm.dispatch.learning import Learned
 from autogemm.model.batch import Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.groups import Groups
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.rule import Leaf, Nearest, Tree
+from autogemm.model.rule import Leaf, Nearest, Split, Tree
 from autogemm.space import default_families, load_family, nearest_legal
 from autogemm.store import open_store
 
@@ -410,3 +411,24 @@ def test_a_program_in_c_calls_compiled_kernels_of_batches_and_groups(tmp_path: P
     assert said.splitlines() == [
         f"config 0 {layout}, no edges" for layout in ("nn", "nt", "nt", "tn")
     ]
+
+
+def test_a_rule_of_a_library_counts_the_kernels_that_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three winners the second is in no leaf: the third becomes the second of the library."""
+    simt = load_family("sgemm_simt")
+    problems = [Problem(512, 512, 512), Problem(1024, 1024, 1024), Problem(2048, 2048, 2048)]
+    with open_store(str(tmp_path / "a.db")) as store:
+        for problem, seed in zip(problems, simt.seeds[:3], strict=True):
+            config = nearest_legal(simt, seed, problem, H100)
+            assert config is not None
+            add_run(store, replace(SPEC, problem=problem), render(simt, config, problem))
+        rows = store.decided()
+    tree = Tree(Split("M", 600, Leaf(2), Split("K", 64, Leaf(0), Leaf(2))))
+    monkeypatch.setattr(
+        "autogemm.dispatch.assembling.learn", lambda table, num_sms: Learned(tree, {})
+    )
+    (part,) = assembled(rows, default_families(), H100).parts
+    assert len(part.configs) == 2
+    assert part.rule == Tree(Split("M", 600, Leaf(1), Split("K", 64, Leaf(0), Leaf(1))))

@@ -173,6 +173,7 @@ def test_a_candidate_that_kills_gpus_does_not_get_all_of_them(
     assert result.counts == {Status.OK: NUM_KERNELS - 1, Status.CRASHED: 1}
     (crashed,) = (one for one in result.outcomes if one.status is Status.CRASHED)
     assert crashed.reason == "2 GPUs were lost at it, the last one: Xid 79"
+    assert [one.registers for one in crashed.resources] == [32]
     assert sum(isinstance(event, Notice) for event in events) == 2
     with pytest.raises(DeviceError, match="Xid 79"):
         tuned(dataclasses.replace(every, fresh=True), store, gpus[:2])
