@@ -228,7 +228,8 @@ def test_one_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
             "=========     and Read access at gemm_kernel+0x250 [16 hazards]\n"
             "right\n========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n",
             Verdict.FAILED,
-            "1 found on 1 nn f32, first: Error: Race reported between Write access",
+            "1 found on 1 nn f32, first: Error: Race reported between Write access at "
+            "gemm_kernel+0x110 and Read access at gemm_kernel+0x250 [16 hazards]",
         ),
         # A hazard of two writes of one value is a warning.
         (

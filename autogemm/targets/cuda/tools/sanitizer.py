@@ -24,7 +24,10 @@ FOUND = 86
 
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
 _RACECHECK_ERRORS = re.compile(r"RACECHECK SUMMARY:.*\((\d+) errors?")
-_FINDING = re.compile(r"^=+ +(?!COMPUTE-SANITIZER|RACECHECK SUMMARY|ERROR SUMMARY)(\S.*)$", re.M)
+# The other side of a race is in a line of its own.
+_FINDING = re.compile(
+    r"^=+ +(?!COMPUTE-SANITIZER|RACECHECK SUMMARY|ERROR SUMMARY)(\S.*)(?:\n=+ +(and \S.*))?$", re.M
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,8 @@ def judged(exit_code: int, output: str, problem: Problem) -> tuple[Verdict, str]
         return Verdict.NOT_DONE, f"compute-sanitizer cannot watch programs here: {last}"
     finding = _FINDING.search(output)
     if num_found:
-        first = finding[1].strip() if finding else "no details"
+        sides = [side.strip() for side in finding.groups("")] if finding else ["no details"]
+        first = " ".join(filter(None, sides))
         return Verdict.FAILED, f"{num_found} found on {problem.label}, first: {first}"
     if wrong := re.search(r"^wrong: (.*)$", output, re.M):
         return Verdict.FAILED, f"wrong result on {problem.label}: {wrong[1]}"
