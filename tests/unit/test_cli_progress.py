@@ -2,10 +2,10 @@
 
 import itertools
 import sys
-import time
 
 import pytest
 from rich.console import Console
+from waiting import wait_until
 
 from autogemm.cli import progress
 from autogemm.cli.progress import is_live, metered, time_left, watched
@@ -30,6 +30,21 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
 
 
+class Shown:
+    """What a terminal was shown so far. It is drawn again some times a second."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.text = ""
+
+    def has(self, words: str) -> bool:
+        self.text += self._capsys.readouterr().err
+        return words in self.text
+
+    def wait_for(self, words: str) -> None:
+        wait_until(lambda: self.has(words), words)
+
+
 @pytest.mark.usefixtures("clock")
 def test_a_log_gets_few_lines_with_rate_note_and_time_left(
     capsys: pytest.CaptureFixture[str],
@@ -45,14 +60,12 @@ def test_a_log_gets_few_lines_with_rate_note_and_time_left(
 
 @pytest.mark.usefixtures("terminal")
 def test_a_terminal_gets_a_bar_with_a_percentage(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Shown(capsys)
     with metered(200, "cases") as show:
         show(50, "4096 nn f32")
-        time.sleep(0.3)
-    shown = capsys.readouterr().err
-    assert " 25%" in shown
-    assert "50 of 200 cases" in shown
-    assert "4096 nn f32" in shown
-    assert " left" in shown
+        shown.wait_for(" 25%")
+    for words in ("50 of 200 cases", "4096 nn f32", " left"):
+        assert shown.has(words)
 
 
 def test_quiet_work_and_no_work_show_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,19 +90,17 @@ def test_times_left(seconds: float, text: str) -> None:
 
 @pytest.mark.usefixtures("terminal")
 def test_finals_and_certificate_have_percentages(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Shown(capsys)
     # Only the words of a request are read here.
     request = type("Request", (), {"problem": Problem(64, 64, 64), "trials": 3, "budget_s": None})
     with progress_listener(request, Provenance.MEASURED, False) as listener:  # type: ignore[arg-type]
         listener(FinalsStarted(8, 30))
         listener(FinalsRound(12, 30))
-        time.sleep(0.3)
+        shown.wait_for(" 40%")
         listener(Certifying("edge cases on the GPU", 9, 12))
-        time.sleep(0.3)
-    shown = capsys.readouterr().err
-    assert " 40%" in shown
-    assert "finals: 8 candidates" in shown
-    assert " 75%" in shown
-    assert "edge cases on the GPU" in shown
+        shown.wait_for(" 75%")
+    assert shown.has("finals: 8 candidates")
+    assert shown.has("edge cases on the GPU")
 
 
 CHILD = """
