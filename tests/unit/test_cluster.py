@@ -508,7 +508,8 @@ def test_one_problem_is_spread_over_gpus_of_one_model(
     # On the GPU for 2 ms, and each other phase is there.
     phases = ("ask", "render", "compile", "hand over", "store", "tell", "idle")
     assert set(phases) <= found["ms_by_phase"].keys()
-    assert found["ms_by_phase"]["hand over"] >= 2.0
+    # Clocks differ by microseconds; without its time on the GPU it would be far less.
+    assert found["ms_by_phase"]["hand over"] >= 1.9
     assert 0.0 < found["gpu_busy"] <= 1.0
     assert "GPU 0: " in result.stderr
 
