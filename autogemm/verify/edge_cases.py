@@ -77,9 +77,9 @@ def stacked(problem: Problem, number: int) -> Problem:
 
 # Rows of the groups of a case, as multiples of the block tile's rows plus a rest, as far as there
 # are rows; None: all that are left. Groups are empty at the beginning, between others and at the
-# end, their rows end within a tile and with it, and some rows are in no group. Layouts nn take the
-# first and the third, nt the others: in each there are more groups than a warp has lanes once. One
-# of them takes all rows; or neighbours, which one lane looks through, have rows.
+# end, their rows end within a tile and with it, and some rows are in no group. Layout nn takes the
+# first and the third, nt the second and the fourth. Two have more groups than a warp has lanes: in
+# one of them a single group has all rows, in the other both groups of a lane have some.
 GROUPINGS: tuple[tuple[tuple[int, int] | None, ...], ...] = (
     ((0, 0), (0, 3), (0, 0), (1, 1), (0, 1), None),
     ((1, 0), (0, 0), (1, -1), (0, 0)),
