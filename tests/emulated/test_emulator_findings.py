@@ -14,6 +14,8 @@ pytestmark = pytest.mark.emulated
 FOUR = Problem(4, 4, 4)
 WIDE = Problem(4, 4, 4, lda=6)
 
+COPIED = "reinterpret_cast<float4*>(workspace)[0] = reinterpret_cast<float4*>(smem)[1];"
+
 # Name: kernel, kind, line (2 is the first line of the body), part of the message.
 PLANTED: dict[str, tuple[Tiny, FindingKind, int, str]] = {
     "write then read without a barrier": (
@@ -30,6 +32,39 @@ PLANTED: dict[str, tuple[Tiny, FindingKind, int, str]] = {
         FindingKind.RACE,
         5,
         "smem float",
+    ),
+    # Of the words of a vector the first is right: each that differs from it is looked at.
+    "a vector whose third word another thread wrote": (
+        Tiny(
+            "smem[4 + t] = 1.0f;\n__syncthreads();\nif (t == 0) smem[6] = 2.0f;\n"
+            f"if (t == 1) {COPIED}\n{RIGHT}",
+            smem_bytes=256,
+            workspace_bytes=16,
+        ),
+        FindingKind.RACE,
+        5,
+        "smem float 6",
+    ),
+    "a vector written over a word that another thread reads": (
+        Tiny(
+            "smem[4 + t] = 1.0f;\n__syncthreads();\nif (t == 0) workspace[0] = smem[6];\n"
+            f"if (t == 1) reinterpret_cast<float4*>(smem)[1] = make_float4(0, 0, 0, 0);\n{RIGHT}",
+            smem_bytes=256,
+            workspace_bytes=16,
+        ),
+        FindingKind.RACE,
+        5,
+        "smem float 6",
+    ),
+    "a vector whose last word was never written": (
+        Tiny(
+            f"if (t < 3) smem[4 + t] = 1.0f;\n__syncthreads();\nif (t == 0) {COPIED}\n{RIGHT}",
+            smem_bytes=256,
+            workspace_bytes=16,
+        ),
+        FindingKind.UNINITIALISED,
+        4,
+        "smem float 7",
     ),
     "two writers of one word": (
         Tiny(f"smem[t / 2] = t;\n{RIGHT}", smem_bytes=128),
