@@ -101,15 +101,20 @@ def _verification(row: Mapping[str, Any]) -> Verification | None:
 
 
 def _config(row: Mapping[str, Any]) -> Config | None:
-    """Return the config of a rung; the family of any other kernel is not in a listing."""
-    if row["kind"] != KernelKind.RUNG or not row["config"]:
+    """Return the config of a rung or a stored kernel.
+
+    Earlier versions did not write its family: a stored kernel's is unknown there.
+    """
+    if not row["config"]:
         return None
     pairs = (word.partition("=") for word in row["config"].split())
     values: dict[str, Value] = {
         name: int(text) if re.fullmatch(r"-?\d{1,9}", text) else text for name, _, text in pairs
     }
     try:
-        return Config.of(find_rung(row["kernel"]).family, values)
+        if row["kind"] == KernelKind.RUNG:
+            return Config.of(find_rung(row["kernel"]).family, values)
+        return Config.of(str(row.get("family") or "unknown"), values)
     except NotFoundError:
         return None
 

@@ -28,9 +28,7 @@ def test_the_figures_are_those_of_the_listing(tmp_path: Path) -> None:
         for name in ("kernel", "kind", "size", "status", "reason", "rounds", "registers"):
             assert now[name] == before[name]
         for name in ("time_us", "percent_of_roof", "speedup_over_naive"):
-            # The roof of a kernel whose config no listing tells is that of its dtype.
-            if before["kind"] == "rung" or name != "percent_of_roof":
-                assert now[name] == pytest.approx(before[name]), (before["kernel"], name)
+            assert now[name] == pytest.approx(before[name]), (before["kernel"], name)
         if before["percent_of_cublas"] is not None:
             assert now["ratio"] == pytest.approx(before["percent_of_cublas"] / 100)
     # Listings printed now name their GPU and time, so that a file of any name can be read.
@@ -39,6 +37,24 @@ def test_the_figures_are_those_of_the_listing(tmp_path: Path) -> None:
     twice = call("bench", "--show", own, "--json")
     assert json.loads(twice.stdout) == again
     assert again[0]["gpu"] == "NVIDIA H100 80GB HBM3"
+
+
+@pytest.mark.parametrize("family", ["sgemm_emulated_wgmma", ""])
+def test_a_stored_kernel_keeps_its_config_and_the_roof_of_what_it_multiplies(
+    family: str, tmp_path: Path
+) -> None:
+    """FP32 from tensor cores is not held against the peak of CUDA cores."""
+    config = "SPLIT=f16x3 CHUNK=64 BM=128 BN=64 BK=32"
+    told = {"family": family} if family else {}
+    row = next(one for one in ROWS if one["kind"] == "library" and one["dtype"] == "f32")
+    own = {"kernel": "winner", "kind": "stored", "config": config, "library": "", **told}
+    listing = tmp_path / "h100.json"
+    listing.write_text(json.dumps([row | own, row]))
+    stored, library = json.loads(call("bench", "--show", listing, "--json").stdout)
+    assert (stored["family"], stored["config"]) == (family or "unknown", config)
+    assert (stored["splitting"], library["splitting"]) == ("f16x3", "")
+    assert stored["tflops"] == library["tflops"]
+    assert stored["percent_of_roof"] < 0.5 * library["percent_of_roof"]
 
 
 def test_a_listing_without_a_date_has_none() -> None:

@@ -51,7 +51,7 @@ COLUMNS = (
     *("kernel", "kind", "size", "dtype", "layout", "status", "reason", *SPEED, *RATIO),
     *("confidence", "speedup_over_naive", "bandwidth_gb_s", "flop_per_byte", "percent_of_roof"),
     *("published_percent", *ERRORS, "rounds", "method", "registers"),
-    *("library", "splitting", "config", "gpu", "measured_at"),
+    *("library", "splitting", "family", "config", "gpu", "measured_at"),
 )
 # Those of a table; SHORT without --wide.
 SHOWN = (
@@ -243,6 +243,7 @@ def _row(entry: BenchEntry, done: Bench) -> Row:
         **row_of(entry, _ENTRY),
         "rounds": len(entry.samples_us),
         "splitting": splitting.label if splitting is not None else "",
+        "family": entry.config.family if entry.config is not None else "",
         "config": entry.config.label if entry.config is not None else "",
         "published_percent": published_percent(entry.kernel),
         "gpu": done.spec.device.name,
