@@ -203,7 +203,8 @@ def planned_cases(  # noqa: PLR0913, PLR0917  # a config, and what it is to be r
             *edge_cases(schedule, dtype=dtype, epilogue=epilogue, batches=batches), strict=True
         )
     ]
-    tuned = tuple(reduced(problem, schedule.tile, schedule.rounds) for problem in tuned_for)
+    k_tiles = max(schedule.rounds, schedule.filled_equally)
+    tuned = tuple(reduced(problem, schedule.tile, k_tiles) for problem in tuned_for)
     first, *others = zip(*shapes, strict=True)
     unset = unset_cases(schedule, dtype, epilogue, batches)
     return (

@@ -15,7 +15,8 @@ class Schedule:
 
     ``tile`` is BM, BN and the depth of a k_tile. ``group_rows`` of tiles are walked together
     (GROUP_M). A chain of additions ends after ``chain_k`` of K, 0 where there are none (CHAIN_K).
-    K is split over ``k_ranges`` (SPLIT_K, and slices with `pipelines` of their own).
+    K is split over ``k_ranges``: over SPLIT_K blocks, and in each over ``slices``, groups of warps
+    with `pipelines` of their own.
     ``sharing_blocks`` share the tiles of the last wave (STREAM_BLOCKS). Short tiles have
     ``short_by`` rows less (SHORT_BY). ``stages`` counts k_tiles of that depth.
     """
@@ -25,6 +26,7 @@ class Schedule:
     group_rows: int = 1
     chain_k: int = 0
     k_ranges: int = 1
+    slices: int = 1
     sharing_blocks: int = 0
     short_by: int = 0
 
@@ -40,6 +42,16 @@ class Schedule:
     def filled(self) -> int:
         """The k_tiles by which some range of K fills the pipeline and goes on."""
         return self.k_ranges * self.stages + 1
+
+    @property
+    def shared_equally(self) -> int:
+        """The k_tiles, they and multiples of them, of which all slices of a block get as many."""
+        return self.k_ranges if self.slices > 1 else 1
+
+    @property
+    def filled_equally(self) -> int:
+        """The k_tiles by which each slice of a block fills its pipeline and goes on."""
+        return self.shared_equally * (self.stages + 1)
 
     @property
     def deep(self) -> int:
@@ -70,6 +82,7 @@ def schedule_of(family: Family, config: Config, device: Device, dtype: DType) ->
     if values.get("PARTIALS") == "last_wave":
         # A certificate runs two blocks, and they share the tile that is left.
         splits = min(splits, 2)
+    slices = _number(values, "pipelines", 1)
     own_depth = _number(values, "BK", _number(values, "depth", tile[2]))
     return Schedule(
         tile,
@@ -77,7 +90,8 @@ def schedule_of(family: Family, config: Config, device: Device, dtype: DType) ->
         _number(values, "GROUP_M", 1) * cluster_rows,
         _number(values, "CHAIN_K", 0) * chains * splits,
         # tile_of() counts the ranges where no less is legal.
-        max(1, splits * _number(values, "pipelines", 1) * own_depth // tile[2]),
+        max(1, splits * slices * own_depth // tile[2]),
+        slices,
         _number(values, "STREAM_BLOCKS", 0),
         _number(values, "SHORT_BY", 0),
     )

@@ -16,7 +16,7 @@ from autogemm.space import Family, broken_constraints, launch_plan, load_family,
 from autogemm.verify.cases import Case, cases_of, on_cpu
 from autogemm.verify.certify import few_tiles
 from autogemm.verify.edge_cases import edge_cases
-from autogemm.verify.schedule import Schedule
+from autogemm.verify.schedule import Schedule, schedule_of
 
 pytestmark = pytest.mark.emulated
 
@@ -32,8 +32,8 @@ CONFIG = Config.of("gemm_wgmma", WGMMA.seeds[0].as_dict() | SMALL)
 def depths(family: Family, config: Config, dtype: DType) -> set[int]:
     """K of all edge cases that are legal, and of those of a few tiles."""
     cases = cases_of(family, config, DEVICE, adapt=False, dtype=dtype).cases
-    tile, stages = tile_of(family, config, DEVICE, dtype), stages_of(family, config)
-    few = few_tiles(Problem(4096, 4096, 4096, dtype=dtype), tile, stages)
+    schedule = schedule_of(family, config, DEVICE, dtype)
+    few = few_tiles(Problem(4096, 4096, 4096, dtype=dtype), schedule)
     return {case.problem.k for case in cases} | {problem.k for problem in few}
 
 
