@@ -203,8 +203,12 @@ def planned_cases(  # noqa: PLR0913, PLR0917  # a config, and what it is to be r
             *edge_cases(schedule, dtype=dtype, epilogue=epilogue, batches=batches), strict=True
         )
     ]
-    k_tiles = max(schedule.rounds, schedule.filled_equally)
-    tuned = tuple(reduced(problem, schedule.tile, k_tiles) for problem in tuned_for)
+    # A problem that is no deeper than that stays so.
+    deep = schedule.filled_equally * schedule.tile[2]
+    tuned = tuple(
+        reduced(one, schedule.tile, schedule.rounds if one.k > deep else schedule.filled_equally)
+        for one in tuned_for
+    )
     first, *others = zip(*shapes, strict=True)
     unset = unset_cases(schedule, dtype, epilogue, batches)
     return (
