@@ -344,12 +344,25 @@ def run_cases(
         yield from pool.map(check, cases)
 
 
+# A smaller failure is not looked for any longer: each size may be another kernel to compile.
+CUT_DOWN_S = 10.0
+
+
 def smallest_failure(
-    family: Family, device: Device, check: Check, failure: CaseResult
+    family: Family,
+    device: Device,
+    check: Check,
+    failure: CaseResult,
+    deadline_s: float = CUT_DOWN_S,
 ) -> CaseResult:
-    """The failing case with sizes cut down as far as it goes on failing and its config is legal."""
+    """The failing case with sizes cut down as far as it goes on failing and its config is legal,
+    or as far as ``deadline_s`` seconds allow.
+    """
+    end = time.monotonic() + deadline_s
     while True:
         for problem in _smaller(failure.case.problem):
+            if time.monotonic() > end:
+                return failure
             case = replace(failure.case, problem=problem)
             if broken_constraints(family, case.config, problem, device):
                 continue

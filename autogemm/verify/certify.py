@@ -201,7 +201,7 @@ def watched(problems: Sequence[Problem], schedule: Schedule) -> Problem | None:
 
     def merits(problem: Problem) -> tuple[bool, bool]:
         k_tiles = math.ceil(problem.k / schedule.tile[2])
-        equal = k_tiles % schedule.shared_equally == 0
+        equal = k_tiles % schedule.k_tiles_multiple == 0
         return equal, equal and k_tiles >= schedule.filled_equally
 
     return max(problems, key=merits, default=None)

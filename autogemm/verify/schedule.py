@@ -44,14 +44,14 @@ class Schedule:
         return self.k_ranges * self.stages + 1
 
     @property
-    def shared_equally(self) -> int:
-        """The k_tiles, they and multiples of them, of which all slices of a block get as many."""
+    def k_tiles_multiple(self) -> int:
+        """All slices of a block get the same number of k_tiles if there is a multiple of these."""
         return self.k_ranges if self.slices > 1 else 1
 
     @property
     def filled_equally(self) -> int:
         """The k_tiles by which each slice of a block fills its pipeline and goes on."""
-        return self.shared_equally * (self.stages + 1)
+        return self.k_tiles_multiple * (self.stages + 1)
 
     @property
     def deep(self) -> int:

@@ -84,4 +84,4 @@ def test_only_slices_with_barriers_of_their_own_count() -> None:
     together = next(one for one in SEEDS if one["SLICES"] == "shared" and one["SLICE_K"] != 1)
     device = FakeTarget().device
     for config, equally in ((together, 1), (SLICED[4, 1], 4), (SLICED[4, 4], 16)):
-        assert schedule_of(SIMT, config, device, DType.F32).shared_equally == equally
+        assert schedule_of(SIMT, config, device, DType.F32).k_tiles_multiple == equally

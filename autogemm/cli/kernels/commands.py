@@ -200,11 +200,11 @@ def verify(**values: Any) -> None:
     """Run kernels on edge cases: all layouts, edges, padded rows, short K, beta.
 
     On the CPU every memory access of the emitted source is checked. This finds data races, reads of
-    uninitialised memory, accesses out of bounds, misaligned vectors, divergent barriers and use of
-    data in flight. It does not find scalars that are never written, or violations of the memory
-    model beyond barriers. Nothing is timed there. Without --dtype, every element type of the family
-    is verified. A config that is not legal for a problem is replaced by the nearest legal one with
-    the same tiles and counted as adapted; for a stored kernel the case is skipped. Verification
+    uninitialised memory and variables, accesses out of bounds, misaligned vectors, divergent
+    barriers and use of data in flight, but no bug in inline PTX, and no garbage that changes no
+    result. Nothing is timed there. Without --dtype, every element type of the family is verified. A
+    config that is not legal for a problem is replaced by the nearest legal one with the same tiles
+    and counted as adapted; for a stored kernel the case is skipped. Verification
     stops at the first failure, with exit code 1.
 
     Without a config the seeds of the family are verified, which are thousands of cases. Those that
