@@ -27,8 +27,8 @@ from autogemm.model.splitting import splitting_of
 from autogemm.space import (
     Family,
     Space,
-    broken_constraints,
     build_space,
+    is_legal,
     launch_plan,
     nearest_legal,
 )
@@ -198,7 +198,7 @@ def planned_cases(  # noqa: PLR0913, PLR0917  # a config, and what it is to be r
     splits = splitting_of(config) is not None
     shapes = [
         # Stable: layouts keep their order otherwise.
-        sorted(turns, key=lambda one: bool(broken_constraints(family, config, one, device)))
+        sorted(turns, key=lambda one: not is_legal(family, config, one, device))
         for turns in zip(
             *edge_cases(schedule, dtype=dtype, epilogue=epilogue, batches=batches), strict=True
         )
@@ -251,7 +251,7 @@ def legal_case(family: Family, device: Device, case: Case, *, adapt: bool = True
 
     None where there is none.
     """
-    if not broken_constraints(family, case.config, case.problem, device):
+    if is_legal(family, case.config, case.problem, device):
         return case
     config = nearest_legal(family, case.config, case.problem, device) if adapt else None
     return None if config is None else replace(case, config=config)
@@ -364,7 +364,7 @@ def smallest_failure(
             if time.monotonic() > end:
                 return failure
             case = replace(failure.case, problem=problem)
-            if broken_constraints(family, case.config, problem, device):
+            if not is_legal(family, case.config, problem, device):
                 continue
             result = check(case)
             if not result.ok:
