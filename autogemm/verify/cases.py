@@ -385,7 +385,7 @@ def _smaller(problem: Problem) -> Iterator[Problem]:
         step = groups.count if name == divided and groups.masked else 1
         for less in dict.fromkeys((step, extent // 2 // step * step, extent - step)):
             if step <= less < extent:
-                if name == divided:
+                if name == divided and not groups.is_none:
                     yield problem.regrouped(less, groups.within(less))
                 else:
                     yield replace(problem, **{name: less})

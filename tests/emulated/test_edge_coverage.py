@@ -8,6 +8,7 @@ import pytest
 from mutations import TILE, Mutation
 
 from autogemm.catalogue.gpus import find_device
+from autogemm.cli.kernels.run.verify import SMALL_FLOPS
 from autogemm.codegen import render
 from autogemm.emulator import Data, Emulator, RunOptions
 from autogemm.emulator.emulator import EXTREME_RUNS
@@ -25,7 +26,8 @@ from autogemm.verify.edge_cases import (
     edge_shapes,
     has_far_rows,
 )
-from autogemm.verify.order import coverage_order
+from autogemm.verify.order import FIRST as FIRST_RUN
+from autogemm.verify.order import coverage_order, covering_configs
 from autogemm.verify.schedule import Schedule, schedule_of, verified_by_default
 
 pytestmark = pytest.mark.emulated
@@ -311,3 +313,18 @@ def test_a_result_beyond_the_type_is_infinite(emulator: Emulator) -> None:
         "", "stays finite", "? with.alpha * accum :", "? fminf(with.alpha * accum, 65504.0f) :"
     )
     assert not verified(emulator, Case(config, problem), largest)
+
+
+def test_a_problem_beyond_a_group_of_rows_is_among_the_small_ones() -> None:
+    """Those that `autogemm verify` runs first; a wrong second group would survive its 40 s else."""
+    family, device = load_family("gemm_wgmma"), find_device("h100")
+    problem = Problem(4096, 4096, 4096, dtype=DType.BF16)
+    beyond = [
+        case
+        for config in covering_configs(family, family.seeds, problem)
+        if (schedule := schedule_of(family, config, device, DType.BF16)).group_rows > 1
+        for case in planned_cases(family, config, device, DType.BF16)[:FIRST_RUN]
+        if case.problem.m > schedule.group_rows * schedule.tile[0]
+        and case.problem.flops <= SMALL_FLOPS
+    ]
+    assert any(case.config["GROUP_M"] != 1 for case in beyond)
