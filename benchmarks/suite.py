@@ -16,6 +16,7 @@
     ... suite.py --suite moe-decode --dtype bf16 --layouts nt --l2 rotate --out OUT    few tokens
     ... suite.py --suite bias-gelu --dtype bf16 --layouts nt --out OUT    layers with an epilogue
     ... suite.py --suite swiglu --dtype bf16 --layouts nt --out OUT
+    ... suite.py --suite bias --again 16s --out OUT    rows that are not faster, for 16 s more
     ... suite.py --dtype e4m3 --layouts nt --out OUT
     ... suite.py --suite decode --dtype e4m3 --layouts nt --l2 rotate --out OUT
     ... suite.py --suite block-scales --dtype e4m3 --layouts nt --limit 110 --out OUT    DeepGEMM's
@@ -31,7 +32,9 @@ Each layout has a file of its own, NAME.json, with a table in NAME.txt and every
 round in NAME.rounds.json.gz, from which anybody can compute the intervals. They are written after
 each shape: stopped at any moment, the same command goes on with the shapes that are missing. It
 also takes rows from the folder --known, by default those that are committed, where the options were
-the same and the winner's text is what its family emits today.
+the same and the winner's text is what its family emits today. With --again, rows that are not
+faster than the baseline by both estimators are then tuned once more for longer; whatever that
+gives takes their place.
 """
 
 import importlib
@@ -121,11 +124,24 @@ class Measuring:
     commit: str
     ends_at: float
     options: TuneOptions
+    again_s: float | None = None
 
     def go(self) -> bool:
         """Measure all that the time allows; False if it ended before."""
-        problems = [problem for one in self.tables.values() for problem in one.missing]
-        request, device = self.opened.request, self.opened.target.device
+        missing = [problem for one in self.tables.values() for problem in one.missing]
+        if not self._tune_each(missing, self.opened.request):
+            return False
+        if self.again_s is None:
+            return True
+        longer = self.again_s / (self.options.budget_s or self.again_s)
+        self.options = replace(self.options, budget_s=self.again_s)
+        again = [problem for one in self.tables.values() for problem in one.not_faster]
+        request = self.opened.request
+        trials = round((request.trials or 0) * longer) or None
+        return self._tune_each(again, replace(request, budget_s=self.again_s, trials=trials))
+
+    def _tune_each(self, problems: Sequence[Problem], request: TuneRequest) -> bool:
+        device = self.opened.target.device
         ahead = Ahead(lambda problem: request.families)
         setattr(spaces_of_a_run, "build_space", ahead)  # noqa: B010  # it is no part of the face
         slower = 1.0
@@ -165,6 +181,8 @@ class Measuring:
                 own.failed.pop(shape_of(problem), None)
                 seconds = time.monotonic() - began
                 row = row_of(result, result.finals, seconds) | self._made()
+                if self.options.budget_s == self.again_s:
+                    row["again_s"] = self.again_s
                 own.rows[shape_of(problem)] = row
                 own.rounds[shape_of(problem)] = rounds_of(result, result.finals)
                 click.echo(line(row)[:120])
@@ -213,6 +231,12 @@ class Measuring:
     help="Folder of earlier results; rows of it that still hold are not measured again.",
 )
 @click.option("--anew", is_flag=True, help="Measure all shapes, also those with a row.")
+@click.option(
+    "--again",
+    default="none",
+    callback=seconds,
+    help="Tune rows that are not faster once more, for so long: 16s.",
+)
 @click.option("--commit", default="", help="Which commit this is, for the record.")
 @click.option("--draw", type=click.Path(dir_okay=False, exists=True), help="Only draw this file.")
 @click.option("--out", required=True, type=click.Path(file_okay=False), help="Folder of results.")
@@ -250,6 +274,7 @@ def measured(folder: Path, commit: str, out: str, options: Mapping[str, Any]) ->
             one.write(folder)
         ends_at = began + options["limit"]
         measuring = Measuring(opened, tables, folder, commit, ends_at, suite.options)
+        measuring.again_s = options["again"]
         went_through = measuring.go()
     for one in tables.values():
         click.echo(table(one.content()))

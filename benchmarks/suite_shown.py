@@ -83,6 +83,9 @@ def _summary(results: Mapping[str, Any]) -> Iterator[str]:
             f"of ratios of medians: {results['geometric_mean_of_medians']:.3f}"
         )
         yield f"below 1 by either: {' '.join(results['below_one']) or 'none'}"
+        again = results.get("again")
+        if again:
+            yield f"tuned for longer, not being faster at first: {' '.join(again)}"
         yield f"ties: {' '.join(results['ties']) or 'none'}"
     for row in results["rows"]:
         if row.get("sustained_ratio"):

@@ -43,6 +43,12 @@ class Table:
         """The problems without a row."""
         return [problem for problem in self.problems if shape_of(problem) not in self.rows]
 
+    @property
+    def not_faster(self) -> list[Problem]:
+        """The problems whose row ties or loses by either estimator, and was not tuned longer."""
+        rows = [(one, self.rows.get(shape_of(one))) for one in self.problems]
+        return [one for one, row in rows if row and not is_faster(row) and "again_s" not in row]
+
     def take(self, folder: Path) -> None:
         """Take the rows that an earlier call left there, if they are rows of this table."""
         path = folder / f"{self.name}.json"
@@ -101,7 +107,14 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
             row["shape"] for row in rows if min(row["ratio"], row["ratio_of_medians"]) < 1
         ],
         "ties": [row["shape"] for row in rows if row["against_baseline"] == "tied"],
+        "again": [row["shape"] for row in rows if "again_s" in row],
     }
+
+
+def is_faster(row: Row) -> bool:
+    """Whether a row's winner is faster than the baseline by both estimators, and no tie."""
+    ratios = (row["ratio"], row["ratio_of_medians"])
+    return all(one >= 1 for one in ratios) and bool(row["against_baseline"] == "faster")
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:

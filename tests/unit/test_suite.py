@@ -149,6 +149,31 @@ def test_committed_rows_hold_while_their_text_is_emitted(calls: Calls) -> None:
     assert {problem.size_label for problem in again.prepared} == {"512"}
 
 
+@pytest.mark.parametrize("worse", ["ratio", "ratio_of_medians", "against_baseline"])
+def test_rows_that_are_not_faster_are_tuned_longer_once(calls: Calls, worse: str) -> None:
+    calls("--shapes", "1024,512,256")
+    calls.folder.rename(calls.known)
+    path = calls.known / "suite_f32_nn_h100.json"
+    table = json.loads(path.read_text())
+    for row, ratio in zip(table["rows"], (1.2, 1.1, 1.3), strict=True):
+        row |= {"ratio": ratio, "ratio_of_medians": ratio, "against_baseline": "faster"}
+    table["rows"][1][worse] = "tied" if worse == "against_baseline" else 0.999
+    path.write_text(json.dumps(table))
+    again = calls("--shapes", "1024,512,256", "--again", "9s")
+    assert {problem.size_label for problem in again.prepared} == {"512"}
+    # Six trials in 3 s are 18 in 9.
+    rows = calls.table("suite_f32_nn_h100")["rows"]
+    assert [row.get("again_s") for row in rows] == [None, 9.0, None]
+    assert [row["num_trials"] for row in rows] == [6, 18, 6]
+    assert rows[0]["ratio"] == 1.2
+    assert (
+        "longer, not being faster at first: 512"
+        in (calls.folder / "suite_f32_nn_h100.txt").read_text()
+    )
+    # Tied or not, it is not tuned a third time.
+    assert calls("--shapes", "1024,512,256", "--again", "9s").measured == []
+
+
 def test_without_seeds_no_config_that_ships_comes_first(calls: Calls) -> None:
     (seed,) = calls.family.seeds
     assert calls("--shapes", "1024").first == [seed]
