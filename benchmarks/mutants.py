@@ -52,7 +52,7 @@ JUDGED = Path(__file__).with_name("mutants_judged.yaml")
 def planted(family_name: str, draw: Draw) -> list[Planted]:
     """The mutants that `autogemm verify --mutate` draws."""
     family, device = load_family(family_name), find_device("h100")
-    seeds = verified_by_default(family)
+    seeds = verified_by_default(family, device)
     sets = [(seed, dtype) for dtype in dtypes_of(family, None) for seed in seeds]
     order = np.random.default_rng(draw.seed).permutation(len(sets))[:MOST_CONFIGS]
     chosen = [

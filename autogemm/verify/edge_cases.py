@@ -13,7 +13,7 @@ from autogemm.model.epilogue import Epilogue
 from autogemm.model.groups import Groups, Spread
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import Tile
-from autogemm.verify.schedule import Schedule
+from autogemm.verify.schedule import Schedule, rows_of_tiles
 
 # A leading dimension with which row 2 lies past 2^31 elements and row 4 past 2^32: an index of 32
 # bits, signed or not, points to none of the rows. The rest keeps what wraps round off them too.
@@ -302,11 +302,16 @@ def _reaching(schedule: Schedule) -> list[EdgeShape]:
     deep, group, stages = schedule.deep, schedule.group_rows, schedule.stages
     shapes = _shared(schedule.sharing_blocks) if schedule.sharing_blocks else []
     if schedule.short_by:
-        # As many rows of tiles as leave one more short row, of which some are still tall; the
-        # number of tiles is odd, so that the last wave of two blocks is not full.
-        rows = schedule.tile[0] // schedule.short_by + 1
-        why = "tiles of two heights in several waves"
-        shapes.append(EdgeShape(why, (rows | 1, -8), (3, -8), (1, 0), 4))
+        # A column with one tile more has a single tall one. The number of tiles is odd, so that the
+        # last wave of two blocks is not full: so many columns are cut anew as blocks are idle, of
+        # one or of three.
+        less = schedule.short_by
+        count = rows_of_tiles(schedule.tile[0], less)
+        rows = count, schedule.tile[0] - (count + 1) * less + less // 2
+        shapes += [
+            EdgeShape("tiles of two heights in a column", rows, (1, -8), (1, 0), 4),
+            EdgeShape("tiles of two heights in several waves", rows, (3, -8), (1, 0), 4),
+        ]
     if group > 1:
         why = "a second group of rows, edges"
         shapes.append(EdgeShape(why, (group + 1, 3), (1, 8), (2, 1), 4))

@@ -1,12 +1,21 @@
 """The schedule of a config: the sizes that decide which problems reach all of its code."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
-from autogemm.space import DEFAULT_TILE, Family, Tile, derive_values, stages_of, tile_of
+from autogemm.space import (
+    DEFAULT_TILE,
+    Family,
+    Tile,
+    derive_values,
+    is_legal,
+    stages_of,
+    tile_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,27 +106,63 @@ def schedule_of(family: Family, config: Config, device: Device, dtype: DType) ->
     )
 
 
-def verified_by_default(family: Family) -> tuple[Config, ...]:
-    """Return the family's seeds, and one that adds partial sums level by level if none does so.
+def verified_by_default(family: Family, device: Device) -> tuple[Config, ...]:
+    """Return the family's seeds, and configs that are there for their schedule.
 
-    Levels are those of FAN_IN: two where K is split over more ranges than it says.
+    One adds partial sums level by level, if no seed does so: there are two levels of FAN_IN where K
+    is split over more ranges than it says. Another has small tiles of two heights, if seeds have
+    large ones: all waves of these take the emulator too long.
     """
-    declared = {
-        parameter.name: sorted(value for value in parameter.values if isinstance(value, int))
-        for parameter in family.parameters
-    }
+    added = (*_with_two_levels(family), *_with_two_heights(family, device))
+    return (*family.seeds, *added)
 
+
+def _with_two_levels(family: Family) -> list[Config]:
     def num_levels(config: Config) -> int:
         values = config.as_dict()
         return 1 + (_number(values, "SPLIT_K", 1) > _number(values, "FAN_IN", 1))
 
-    if "FAN_IN" not in declared or any(num_levels(seed) > 1 for seed in family.seeds):
-        return family.seeds
-    fan_in = declared["FAN_IN"][0]
-    split = next(value for value in declared["SPLIT_K"] if value > fan_in)
+    fan_ins = _declared(family, "FAN_IN")
+    if not fan_ins or any(num_levels(seed) > 1 for seed in family.seeds):
+        return []
+    split = next(value for value in _declared(family, "SPLIT_K") if value > fan_ins[0])
     base = max(family.seeds, key=lambda seed: _number(seed.as_dict(), "SPLIT_K", 1))
-    levels = base.as_dict() | {"SPLIT_K": split, "FAN_IN": fan_in}
-    return (*family.seeds, Config.of(family.name, levels))
+    levels = base.as_dict() | {"SPLIT_K": split, "FAN_IN": fan_ins[0]}
+    return [Config.of(family.name, levels)]
+
+
+def _with_two_heights(family: Family, device: Device) -> list[Config]:
+    seeds = [seed for seed in family.seeds if _number(seed.as_dict(), "SHORT_BY", 0)]
+    if not seeds:
+        return []
+    dtypes = [dtype for dtype in DType if family.fits(dtype)]
+    # Each with a problem of as many tiles as an edge case has.
+    sized: dict[Config, Problem] = {}
+    for seed in seeds:
+        _, columns, depth = tile_of(family, seed, device, dtypes[0])
+        for rows, less in product(_declared(family, "BM"), _declared(family, "SHORT_BY")):
+            if 0 < less < rows:
+                heights = {"BM": rows, "WM": rows, "SHORT_BY": less}
+                config = Config.of(family.name, seed.as_dict() | heights)
+                sized[config] = Problem(rows_of_tiles(rows, less) * rows, columns, depth)
+    by_size = sorted(sized, key=lambda config: (sized[config].flops, config.label))
+    for dtype, config in product(dtypes, by_size):
+        if is_legal(family, config, replace(sized[config], dtype=dtype), device):
+            return [] if config in seeds else [config]
+    return []
+
+
+def rows_of_tiles(rows: int, less: int) -> int:
+    """Return an odd number of tiles, ``rows`` high, whose rows one tile more covers if all but one
+    are ``less`` rows shorter.
+    """
+    return -(-rows // less) | 1
+
+
+def _declared(family: Family, name: str) -> list[int]:
+    """Return the numbers that a parameter may be, the smallest first; none where there is none."""
+    named = (parameter for parameter in family.parameters if parameter.name == name)
+    return sorted(value for one in named for value in one.values if isinstance(value, int))
 
 
 def _number(values: dict[str, Value], name: str, default: int) -> int:

@@ -16,7 +16,7 @@ from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
-from autogemm.space import Family, broken_constraints, launch_plan, load_family
+from autogemm.space import Family, broken_constraints, is_legal, launch_plan, load_family
 from autogemm.verify.cases import Case, CaseSet, planned_cases
 from autogemm.verify.edge_cases import (
     EDGE_SHAPES,
@@ -128,6 +128,23 @@ def test_the_first_cases_show_a_slip(emulator: Emulator, slip: Mutation) -> None
     assert not all(verified(emulator, case, slip) for case in first_cases(slip.base))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("most * gain", "most * gain"),
+        ("most * gain + blocks - 1) / blocks", "most * gain) / blocks"),
+        ("(unsigned)(missing + LESS - 1) / LESS", "(unsigned)missing / LESS"),
+        ("below.first_m = still_tall * BM;", ""),
+    ],
+)
+def test_the_first_case_shows_a_slip_of_two_heights(emulator: Emulator, old: str, new: str) -> None:
+    family = load_family("gemm_wgmma")
+    config = verified_by_default(family, DEVICE)[-1]
+    case = planned_cases(family, config, DEVICE, DType.BF16)[0]
+    slip = Mutation("two heights", new, old, new) if new != old else None
+    assert verified(emulator, case, slip) is (slip is None)
+
+
 @pytest.mark.parametrize(("k", "one"), [(65, "a"), (64, "b")])
 def test_zeros_that_count_as_products_are_seen(emulator: Emulator, k: int, one: str) -> None:
     family, config, _ = planned(W)
@@ -232,13 +249,36 @@ def test_edges_and_whole_tiles_begin_as_garbage_in_all_layouts() -> None:
             assert {one.trans_a for one in kind} == {one.trans_b for one in kind} == {0, 1}
 
 
-def test_two_heights_stand_in_one_column() -> None:
-    schedule = Schedule((256, 128, 64), short_by=24)
-    m = edge_cases(schedule)[0][0].m
-    rows = -(-m // 256)
-    still_tall = -(-(m - (rows + 1) * (256 - 24)) // 24)
-    assert 0 < still_tall < rows
+@pytest.mark.parametrize(
+    ("bm", "less"), [(256, 24), (256, 8), (200, 8), (128, 32), (128, 24), (64, 8), (72, 32)]
+)
+def test_two_heights_stand_in_one_column(bm: int, less: int) -> None:
+    first, second = edge_cases(Schedule((bm, 128, 64), short_by=less))[0][:2]
+    assert first.m == second.m
+    rows = -(-first.m // bm)
+    # A column with one tile more has a single tall one.
+    assert -(-(first.m - (rows + 1) * (bm - less)) // less) == 1
+    assert rows > 1
+    # One of two blocks is idle in the last wave: of one column all, of three some are cut anew.
     assert rows % 2
+    assert (-(-first.n // 128), -(-second.n // 128)) == (1, 3)
+
+
+def test_some_config_has_small_tiles_of_two_heights() -> None:
+    family = load_family("gemm_wgmma")
+    *seeds, last = verified_by_default(family, DEVICE)
+    assert tuple(seeds) == family.seeds
+    values = last.as_dict()
+    assert values["SHORT_BY"] > 0
+    case = planned_cases(family, last, DEVICE, DType.BF16)[0]
+    assert case.problem.flops < SMALL_FLOPS / 2
+    smallest = min(
+        planned_cases(family, seed, DEVICE, DType.BF16)[0].problem.flops
+        for seed in seeds
+        if seed["SHORT_BY"]
+    )
+    assert case.problem.flops < smallest / 2
+    assert is_legal(family, last, case.problem, DEVICE)
 
 
 def test_tiles_that_two_blocks_share_are_as_deep_as_two_pipelines() -> None:
@@ -258,13 +298,13 @@ def test_tiles_that_two_blocks_share_are_as_deep_as_two_pipelines() -> None:
 
 
 def test_some_config_adds_partial_sums_level_by_level() -> None:
-    *seeds, last = verified_by_default(load_family("sgemm_skinny"))
+    *seeds, last = verified_by_default(load_family("sgemm_skinny"), DEVICE)
     assert tuple(seeds) == load_family("sgemm_skinny").seeds
     values = last.as_dict()
     assert (values["SPLIT_K"], values["FAN_IN"]) == (6, 4)
     assert not broken_constraints(load_family("sgemm_skinny"), last, Problem(67, 72, 641), DEVICE)
-    for name in ("sgemm_simt", "naive", "gemm_wgmma"):
-        assert verified_by_default(load_family(name)) == load_family(name).seeds
+    for name in ("sgemm_simt", "naive", "gemm_mma"):
+        assert verified_by_default(load_family(name), DEVICE) == load_family(name).seeds
 
 
 def test_what_has_new_lines_comes_first() -> None:

@@ -163,7 +163,7 @@ def run(command: VerifyCommand) -> None:
         return
     else:
         sets = _sets(
-            command, family, device, (climbed,) if climbed else verified_by_default(family)
+            command, family, device, (climbed,) if climbed else verified_by_default(family, device)
         )
     if command.lines:
         show_lines(family, device, sets, source, command.form)
@@ -178,7 +178,7 @@ def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None
     that take a second or two, large problems last.
     """
     end = time.monotonic() + command.limit_s
-    seeds = verified_by_default(family)
+    seeds = verified_by_default(family, device)
     problem = replace(ANY_PROBLEM, dtype=dtypes_of(family, command.dtype)[0])
     kernels = _kernels(command, family, device, seeds)
     # Those that are there for their schedule have no line of their own.
@@ -231,7 +231,7 @@ def _verified_everywhere(
 
 def _plant(command: VerifyCommand, name: str) -> None:
     family, device = load_family(name), device_facts(command.gpu)
-    kernels = _kernels(command, family, device, verified_by_default(family))
+    kernels = _kernels(command, family, device, verified_by_default(family, device))
     # Planning the cases of all takes minutes, and mutants are of a few.
     sets = _planned(command, family, device, drawn_kernels(kernels, command.seed))
     draw = Draw(command.mutants, command.seed, command.each_s or math.inf)
