@@ -29,7 +29,7 @@ from autogemm.verify.mutants import (
     mutants_of,
     run_mutants,
 )
-from autogemm.verify.order import coverage_order, covering_configs
+from autogemm.verify.order import coverage_order, covering_cases
 from autogemm.verify.schedule import verified_by_default
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
     "count_cases",
     "counting",
     "coverage_order",
-    "covering_configs",
+    "covering_cases",
     "draw_mutants",
     "fate_of",
     "legal_case",

@@ -327,10 +327,13 @@ def _reaching(schedule: Schedule) -> list[EdgeShape]:
         shapes.append(EdgeShape(why, (group + 2, 0), (2, 0), (1, 0)))
     if stages > 1:
         less = schedule.k_ranges * (stages - 1)
+        often = max(deep, schedule.k_ranges * 5 * stages + 1)
         shapes += [
             EdgeShape("one k_tile less than stages", (0, 3), (1, 0), (less, 0)),
             EdgeShape("one k_tile more than stages", (0, 3), (1, 8), (schedule.filled, -1), 4),
-            EdgeShape("a short tile and a deep pipeline", (0, 3), (0, 8), (deep, -3), 4),
+            # A barrier that takes one arrival too few falls behind by one in each round; four
+            # later the arrivals of a warpgroup are missing.
+            EdgeShape("a short tile, five rounds of the pipeline", (0, 3), (0, 8), (often, -3), 4),
         ]
     return shapes
 

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 
 from autogemm.codegen import render
-from autogemm.model.config import Config
-from autogemm.model.problem import Problem
 from autogemm.space import Family
 from autogemm.verify.cases import Case
 
@@ -36,10 +34,10 @@ def coverage_order(family: Family, sets: Sequence[Sequence[Case]]) -> Iterator[t
             yield from (each for each in turn if each is not None)
 
 
-def covering_configs(family: Family, configs: Sequence[Config], problem: Problem) -> list[Config]:
-    """Return those of the configs whose texts for the problem have all lines, the longest first."""
-    texts = [_lines(family, [Case(config, problem)]) for config in configs]
-    return [configs[index] for index in _covering(texts)]
+def covering_cases(family: Family, cases: Sequence[Case]) -> list[Case]:
+    """Return those of the cases whose texts have all lines, the longest text first."""
+    texts = [_lines(family, [case]) for case in cases]
+    return [cases[index] for index in _covering(texts)]
 
 
 def _covering(lines: Sequence[set[str]]) -> list[int]:

@@ -27,7 +27,7 @@ from autogemm.verify.edge_cases import (
     has_far_rows,
 )
 from autogemm.verify.order import FIRST as FIRST_RUN
-from autogemm.verify.order import coverage_order, covering_configs
+from autogemm.verify.order import coverage_order, covering_cases
 from autogemm.verify.schedule import Schedule, schedule_of, verified_by_default
 
 pytestmark = pytest.mark.emulated
@@ -143,6 +143,18 @@ def test_the_first_case_shows_a_slip_of_two_heights(emulator: Emulator, old: str
     case = planned_cases(family, config, DEVICE, DType.BF16)[0]
     slip = Mutation("two heights", new, old, new) if new != old else None
     assert verified(emulator, case, slip) is (slip is None)
+
+
+def test_a_barrier_with_one_arrival_too_few_is_seen_on_a_short_tile(emulator: Emulator) -> None:
+    """In the first rounds of the pipeline the other warps' arrivals are enough."""
+    family = load_family("gemm_wgmma")
+    config = next(seed for seed in family.seeds if seed["SPLIT_K"] == 1 == seed["CLUSTER_M"])
+    cases = planned_cases(family, config, DEVICE, DType.BF16)
+    case = next(case for case in cases if case.problem.m < 4 and case.problem.k > 5 * 64 * 4)
+    slip = Mutation("pipeline", "one less", "4 * CONSUMERS);", "4 * CONSUMERS - 1);")
+    assert case.problem.flops < SMALL_FLOPS / 10
+    assert verified(emulator, case, None)
+    assert not verified(emulator, case, slip)
 
 
 @pytest.mark.parametrize(("k", "one"), [(65, "a"), (64, "b")])
@@ -359,11 +371,12 @@ def test_a_problem_beyond_a_group_of_rows_is_among_the_small_ones() -> None:
     """Those that `autogemm verify` runs first; a wrong second group would survive its 40 s else."""
     family, device = load_family("gemm_wgmma"), find_device("h100")
     problem = Problem(4096, 4096, 4096, dtype=DType.BF16)
+    leading = covering_cases(family, [Case(seed, problem) for seed in family.seeds])
     beyond = [
         case
-        for config in covering_configs(family, family.seeds, problem)
-        if (schedule := schedule_of(family, config, device, DType.BF16)).group_rows > 1
-        for case in planned_cases(family, config, device, DType.BF16)[:FIRST_RUN]
+        for one in leading
+        if (schedule := schedule_of(family, one.config, device, DType.BF16)).group_rows > 1
+        for case in planned_cases(family, one.config, device, DType.BF16)[:FIRST_RUN]
         if case.problem.m > schedule.group_rows * schedule.tile[0]
         and case.problem.flops <= SMALL_FLOPS
     ]

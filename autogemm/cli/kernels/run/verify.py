@@ -24,7 +24,7 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.columns import Paths, row_of, under
 from autogemm.model.splitting import splitting_of
-from autogemm.space import Family, load_family, parse_fix
+from autogemm.space import Family, is_legal, load_family, parse_fix
 from autogemm.support.amounts import counted
 from autogemm.support.errors import AutogemmError, DeviceError, UsageError
 from autogemm.targets import open_gpu, why_no_gpu
@@ -38,7 +38,7 @@ from autogemm.verify import (
     cases_of_tuned,
     count_cases,
     coverage_order,
-    covering_configs,
+    covering_cases,
     legal_case,
     on_cpu,
     on_gpu,
@@ -65,8 +65,11 @@ AUTO = "auto"
 # Small tiles have cases beyond a group of rows with no more operations; they take the emulator a
 # second or two.
 SMALL_FLOPS = 30_000_000
+# Planning so many kernels takes a second or two.
+PLANNED_AT_ONCE = 24
 # Texts are compared on a problem that has every edge.
 ANY_PROBLEM = Problem(1001, 1003, 1005)
+Kernel = tuple[Config, DType]
 # Without --wide.
 SHORT = ("dtype", "config", "problems", "passed", "failed", "error_over_bound")
 
@@ -174,32 +177,100 @@ def run(command: VerifyCommand) -> None:
 
 
 def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None:
-    """Verify as much as the time allows: first a set of configs that covers all lines on problems
+    """Verify as much as the time allows: first kernels that have all lines between them on problems
     that take a second or two, large problems last.
+
+    Kernels are planned when their turn comes: all of them take longer than the time that there is.
     """
     end = time.monotonic() + command.limit_s
     seeds = verified_by_default(family, device)
-    problem = replace(ANY_PROBLEM, dtype=dtypes_of(family, command.dtype)[0])
     kernels = _kernels(command, family, device, seeds)
-    # Those that are there for their schedule have no line of their own.
-    added = [one for one in seeds if one not in family.seeds]
-    covering = [*added, *covering_configs(family, seeds, problem)]
-    first = _kernels(command, family, device, list(dict.fromkeys(covering)))
-    others = [one for one in kernels if one not in first]
+    leading, alike, others = _by_lines(command, family, device, seeds, kernels)
+    turns = [
+        *((some, True) for some in (leading, *_in_parts(alike))),
+        (leading, False),
+        *((some, True) for some in _in_parts(others)),
+        *((some, False) for some in _in_parts([*alike, *others])),
+    ]
     rows: list[dict[str, Any]] = []
-    for chosen, is_small in ((first, True), (others, True), (kernels, False)):
-        is_over = time.monotonic() > end or any(row["failed"] for row in rows)
-        if not rows or not is_over:
-            every = _planned(command, family, device, chosen)
-            sets = [_of_size(one, is_small=is_small) for one in every]
-            rows += _verified_everywhere(command, family, device, sets, end)
-    show(rows, command.form)
+    for chosen, is_small in turns:
+        if rows and (time.monotonic() > end or any(row["failed"] for row in rows)):
+            break
+        every = _planned(command, family, device, chosen)
+        of_size = (_of_size(one, is_small=is_small) for one in every)
+        sets = [one for one in of_size if one.cases]
+        rows += _verified_everywhere(command, family, device, sets, end)
     epilogue = Epilogue.parse(command.epilogue)
     total = sum(
         count_cases(family, config, device, dtype, epilogue, command.batches)
         for config, dtype in kernels
-    ) * len(command.all_places)
-    _say_left_out(command, rows, total)
+    )
+    rows = _of_each_kernel(rows, total)
+    show(rows, command.form)
+    _say_left_out(command, rows, total * len(command.all_places))
+
+
+def _of_each_kernel(rows: Sequence[dict[str, Any]], total: int) -> list[dict[str, Any]]:
+    """Return one row for each kernel and place, of ``total`` cases on each place."""
+    of_kernels: dict[tuple[str, str, Config], list[dict[str, Any]]] = {}
+    for row in rows:
+        of_kernels.setdefault((row["on"], row["dtype"], row["config"]), []).append(row)
+    found = []
+    for parts in of_kernels.values():
+        whole = dict(parts[0])
+        for name in ("problems", "adapted", "passed", "failed", "skipped"):
+            whole[name] = sum(part[name] for part in parts)
+        whole["error_over_bound"] = max(part["error_over_bound"] for part in parts)
+        whole["cases"] = [case for part in parts for case in part["cases"]]
+        whole["smallest"] = next(filter(None, (part["smallest"] for part in parts)), None)
+        found.append(whole)
+    for row in found:
+        alike = (one for one in found if one["on"] == row["on"])
+        row["left"] = total - sum(one["problems"] + one["skipped"] for one in alike)
+    return found
+
+
+def _by_lines(
+    command: VerifyCommand,
+    family: Family,
+    device: Device,
+    seeds: Sequence[Config],
+    kernels: Sequence[Kernel],
+) -> tuple[list[Kernel], list[Kernel], list[Kernel]]:
+    """Return the kernels that have all lines between them, the other ones of these configs, and
+    all others.
+    """
+
+    def covering(chosen: Sequence[Kernel]) -> list[Kernel]:
+        cases = [Case(config, replace(ANY_PROBLEM, dtype=dtype)) for config, dtype in chosen]
+        return [(case.config, case.problem.dtype) for case in covering_cases(family, cases)]
+
+    first_dtype = dtypes_of(family, command.dtype)[0]
+    of_one = [config for config, _ in covering([one for one in kernels if one[1] is first_dtype])]
+    # Those that are there for their schedule have no line of their own.
+    added = [one for one in seeds if one not in family.seeds]
+    configs = {*added, *of_one}
+    first = [one for one in kernels if one[0] in configs]
+    one_of_each = [_with_a_fitting_type(family, device, config, first) for config in added]
+    leading = list(dict.fromkeys([*filter(None, one_of_each), *covering(first)]))
+    alike = [one for one in first if one not in leading]
+    return leading, alike, [one for one in kernels if one[0] not in configs]
+
+
+def _with_a_fitting_type(
+    family: Family, device: Device, config: Config, kernels: Sequence[Kernel]
+) -> Kernel | None:
+    """Return the first of a config's kernels that its first edge case is legal for."""
+
+    def is_fit(kernel: Kernel) -> bool:
+        first = planned_cases(family, config, device, kernel[1])[0]
+        return is_legal(family, config, first.problem, device)
+
+    return next((one for one in kernels if one[0] == config and is_fit(one)), None)
+
+
+def _in_parts(kernels: Sequence[Kernel]) -> list[Sequence[Kernel]]:
+    return [kernels[i : i + PLANNED_AT_ONCE] for i in range(0, len(kernels), PLANNED_AT_ONCE)]
 
 
 def _say_left_out(command: VerifyCommand, rows: Sequence[dict[str, Any]], total: int) -> None:
