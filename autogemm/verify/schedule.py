@@ -1,7 +1,8 @@
 """The schedule of a config: the sizes that decide which problems reach all of its code."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
@@ -110,11 +111,11 @@ def verified_by_default(family: Family, device: Device) -> tuple[Config, ...]:
     """Return the family's seeds, and configs that are there for their schedule.
 
     One adds partial sums level by level, if no seed does so: there are two levels of FAN_IN where K
-    is split over more ranges than it says. Another has small tiles of two heights, if seeds have
-    large ones: all waves of these take the emulator too long.
+    is split over more ranges than it says. Others have small tiles of two heights, or that blocks
+    share, if seeds have large ones: all waves of these take the emulator too long.
     """
-    added = (*_with_two_levels(family), *_with_two_heights(family, device))
-    return (*family.seeds, *added)
+    small = (_with_two_heights(family, device), _with_shared_tiles(family, device))
+    return (*family.seeds, *_with_two_levels(family), *chain.from_iterable(small))
 
 
 def _with_two_levels(family: Family) -> list[Config]:
@@ -145,10 +146,32 @@ def _with_two_heights(family: Family, device: Device) -> list[Config]:
                 heights = {"BM": rows, "WM": rows, "SHORT_BY": less}
                 config = Config.of(family.name, seed.as_dict() | heights)
                 sized[config] = Problem(rows_of_tiles(rows, less) * rows, columns, depth)
+    return _smallest_legal(family, device, sized, dtypes)
+
+
+def _with_shared_tiles(family: Family, device: Device) -> list[Config]:
+    shared = [_number(seed.as_dict(), "STREAM_BLOCKS", 0) for seed in family.seeds]
+    if not any(shared):
+        return []
+    blocks = min(filter(None, shared))
+    dtypes = [dtype for dtype in DType if family.fits(dtype)]
+    sized = {}
+    for seed in family.seeds:
+        rows, columns, depth = tile_of(family, seed, device, dtypes[0])
+        config = Config.of(family.name, seed.as_dict() | {"SPLIT_K": 1, "STREAM_BLOCKS": blocks})
+        # About as many tiles, and k_tiles, as an edge case has.
+        sized[config] = Problem(2 * rows, 5 * columns, blocks // 6 * depth)
+    return _smallest_legal(family, device, sized, dtypes)
+
+
+def _smallest_legal(
+    family: Family, device: Device, sized: Mapping[Config, Problem], dtypes: Sequence[DType]
+) -> list[Config]:
+    """Return the config with the smallest problem that is legal for it, if it is no seed."""
     by_size = sorted(sized, key=lambda config: (sized[config].flops, config.label))
     for dtype, config in product(dtypes, by_size):
         if is_legal(family, config, replace(sized[config], dtype=dtype), device):
-            return [] if config in seeds else [config]
+            return [] if config in family.seeds else [config]
     return []
 
 

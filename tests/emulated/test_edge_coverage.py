@@ -293,6 +293,17 @@ def test_some_config_has_small_tiles_of_two_heights() -> None:
     assert is_legal(family, last, case.problem, DEVICE)
 
 
+def test_some_config_has_small_tiles_that_blocks_share() -> None:
+    family = load_family("sgemm_simt")
+    *seeds, last = verified_by_default(family, DEVICE)
+    assert tuple(seeds) == family.seeds
+    assert last["STREAM_BLOCKS"] == DEVICE.num_sms
+    first, second, third = planned_cases(family, last, DEVICE)[:3]
+    assert max(first.problem.flops, second.problem.flops) < SMALL_FLOPS / 2
+    assert third.problem.flops < SMALL_FLOPS
+    assert all(is_legal(family, last, one.problem, DEVICE) for one in (first, second, third))
+
+
 def test_tiles_that_two_blocks_share_are_as_deep_as_two_pipelines() -> None:
     """Two ranges of K, however many blocks may share a tile; of all tiles there are eight."""
     family = load_family("gemm_wgmma")
@@ -315,7 +326,7 @@ def test_some_config_adds_partial_sums_level_by_level() -> None:
     values = last.as_dict()
     assert (values["SPLIT_K"], values["FAN_IN"]) == (6, 4)
     assert not broken_constraints(load_family("sgemm_skinny"), last, Problem(67, 72, 641), DEVICE)
-    for name in ("sgemm_simt", "naive", "gemm_mma"):
+    for name in ("tiled", "naive", "gemm_mma"):
         assert verified_by_default(load_family(name), DEVICE) == load_family(name).seeds
 
 
