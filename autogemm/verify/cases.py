@@ -270,6 +270,15 @@ def cases_of_tuned(family: Family, config: Config, device: Device, *tuned_for: P
     )
 
 
+def legal_edge_case(family: Family, config: Config, device: Device, dtype: DType) -> Case | None:
+    """Return the first edge case that the config itself is legal for, each in one layout."""
+    batches = _batches(family, PLAIN_GEMM)
+    schedule = schedule_of(family, config, device, dtype)
+    first = edge_cases(schedule, dtype=dtype, batches=batches)[0]
+    legal = (one for one in first if is_legal(family, config, one, device))
+    return next((Case(config, one) for one in legal), None)
+
+
 def emulated(family: Family, emulator: Emulator, mode: Mode, case: Case) -> CaseResult:
     """Run a case on the emulator. Raises KernelCompileError, UsageError for what it cannot run."""
     start = time.perf_counter()

@@ -40,6 +40,7 @@ from autogemm.verify import (
     coverage_order,
     covering_cases,
     legal_case,
+    legal_edge_case,
     on_cpu,
     on_gpu,
     planned_cases,
@@ -198,7 +199,7 @@ def _run_limited(command: VerifyCommand, family: Family, device: Device) -> None
             break
         every = _planned(command, family, device, chosen)
         of_size = (_of_size(one, is_small=is_small) for one in every)
-        sets = [one for one in of_size if one.cases]
+        sets = [_own_first(family, device, one) for one in of_size if one.cases]
         rows += _verified_everywhere(command, family, device, sets, end)
     epilogue = Epilogue.parse(command.epilogue)
     total = sum(
@@ -240,33 +241,20 @@ def _by_lines(
     """Return the kernels that have all lines between them, the other ones of these configs, and
     all others.
     """
-
-    def covering(chosen: Sequence[Kernel]) -> list[Kernel]:
-        cases = [Case(config, replace(ANY_PROBLEM, dtype=dtype)) for config, dtype in chosen]
-        return [(case.config, case.problem.dtype) for case in covering_cases(family, cases)]
-
     first_dtype = dtypes_of(family, command.dtype)[0]
-    of_one = [config for config, _ in covering([one for one in kernels if one[1] is first_dtype])]
+    problem = replace(ANY_PROBLEM, dtype=first_dtype)
+    texts = [Case(config, problem) for config, dtype in kernels if dtype is first_dtype]
     # Those that are there for their schedule have no line of their own.
     added = [one for one in seeds if one not in family.seeds]
-    configs = {*added, *of_one}
+    configs = {*added, *(case.config for case in covering_cases(family, texts))}
     first = [one for one in kernels if one[0] in configs]
-    one_of_each = [_with_a_fitting_type(family, device, config, first) for config in added]
-    leading = list(dict.fromkeys([*filter(None, one_of_each), *covering(first)]))
+    found = (legal_edge_case(family, config, device, dtype) for config, dtype in first)
+    legal = [case for case in found if case is not None]
+    added_once = {case.config: case for case in reversed(legal) if case.config in added}
+    chosen = (*added_once.values(), *covering_cases(family, legal))
+    leading = list(dict.fromkeys((case.config, case.problem.dtype) for case in chosen))
     alike = [one for one in first if one not in leading]
     return leading, alike, [one for one in kernels if one[0] not in configs]
-
-
-def _with_a_fitting_type(
-    family: Family, device: Device, config: Config, kernels: Sequence[Kernel]
-) -> Kernel | None:
-    """Return the first of a config's kernels that its first edge case is legal for."""
-
-    def is_fit(kernel: Kernel) -> bool:
-        first = planned_cases(family, config, device, kernel[1])[0]
-        return is_legal(family, config, first.problem, device)
-
-    return next((one for one in kernels if one[0] == config and is_fit(one)), None)
 
 
 def _in_parts(kernels: Sequence[Kernel]) -> list[Sequence[Kernel]]:
@@ -287,6 +275,15 @@ def _say_left_out(command: VerifyCommand, rows: Sequence[dict[str, Any]], total:
 def _of_size(cases: CaseSet, *, is_small: bool) -> CaseSet:
     chosen = (one for one in cases.cases if (one.problem.flops <= SMALL_FLOPS) is is_small)
     return replace(cases, cases=tuple(chosen))
+
+
+def _own_first(family: Family, device: Device, cases: CaseSet) -> CaseSet:
+    """Return the set with those cases first for which the config itself is legal."""
+
+    def is_adapted(case: Case) -> bool:
+        return not is_legal(family, case.config, case.problem, device)
+
+    return replace(cases, cases=tuple(sorted(cases.cases, key=is_adapted)))
 
 
 def _verified_everywhere(
