@@ -250,6 +250,7 @@ def _by_lines(
     first = [one for one in kernels if one[0] in configs]
     found = (legal_edge_case(family, config, device, dtype) for config, dtype in first)
     legal = [case for case in found if case is not None]
+    # Each with the first element type that it is legal for.
     added_once = {case.config: case for case in reversed(legal) if case.config in added}
     chosen = (*added_once.values(), *covering_cases(family, legal))
     leading = list(dict.fromkeys((case.config, case.problem.dtype) for case in chosen))
