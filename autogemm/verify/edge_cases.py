@@ -18,6 +18,9 @@ from autogemm.verify.schedule import Schedule, rows_of_tiles
 # A leading dimension with which row 2 lies past 2^31 elements and row 4 past 2^32: an index of 32
 # bits, signed or not, points to none of the rows. The rest keeps what wraps round off them too.
 FAR_ROWS = 2**30 + 2**13
+# A process has 2^47 bytes of addresses; a problem that would take more than half of them, such as
+# one that fills the pipelines of many ranges of K, has near rows.
+MOST_FAR_BYTES = 2**46
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,9 @@ class EdgeShape:
         roomy = Problem(m, n + self.more_n, k, layout, dtype)
         columns = (roomy.a_shape[1], roomy.b_shape[1], roomy.n)
         per_word = 4 // dtype.ab.size_bytes
-        lda, ldb, ldc = (self._padded(least, per_word) for least in columns)
+        elements = (packed.a_shape[0] + packed.b_shape[0] + m) * FAR_ROWS
+        shape = self if elements * 4 <= MOST_FAR_BYTES else replace(self, far=False, row_multiple=4)
+        lda, ldb, ldc = (shape._padded(least, per_word) for least in columns)
         alpha, beta = scalars
         alpha = 0.0 if self.alpha_is_zero else alpha
         alpha, beta = dtype.legal_factors(alpha, beta)

@@ -198,6 +198,19 @@ def test_shapes_follow_the_schedule() -> None:
     assert len(edge_shapes(Schedule())) <= len(EDGE_SHAPES) + 4
 
 
+def test_far_rows_fit_in_the_addresses_of_a_process() -> None:
+    family = load_family("sgemm_skinny")
+    values = family.seeds[0].as_dict() | {"BK": 64, "SLICE_K": 4, "SPLIT_K": 24, "STAGES": 4}
+    schedule = schedule_of(family, Config.of("sgemm_skinny", values), DEVICE, DType.F32)
+    problems = [one for turn in edge_cases(schedule) for one in turn]
+    assert max(one.k for one in problems) > 2**14
+    far = [one for one in problems if has_far_rows(one)]
+    assert far
+    for one in far:
+        rows = one.a_shape[0] + one.b_shape[0] + one.m
+        assert rows * one.lda * 4 <= 2**46
+
+
 def test_far_rows_have_all_edges_each_or_none_and_read_c() -> None:
     def edges(problem: Problem) -> tuple[bool, bool, bool]:
         return problem.m % 64 > 0, problem.n % 64 > 0, problem.k % 16 > 0
