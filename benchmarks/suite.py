@@ -125,6 +125,7 @@ class Measuring:
     ends_at: float
     options: TuneOptions
     again_s: float | None = None
+    is_again: bool = False
 
     def go(self) -> bool:
         """Measure all that the time allows; False if it ended before."""
@@ -134,7 +135,7 @@ class Measuring:
         if self.again_s is None:
             return True
         longer = self.again_s / (self.options.budget_s or self.again_s)
-        self.options = replace(self.options, budget_s=self.again_s)
+        self.options, self.is_again = replace(self.options, budget_s=self.again_s), True
         again = [problem for one in self.tables.values() for problem in one.not_faster]
         request = self.opened.request
         trials = round((request.trials or 0) * longer) or None
@@ -181,7 +182,7 @@ class Measuring:
                 own.failed.pop(shape_of(problem), None)
                 seconds = time.monotonic() - began
                 row = row_of(result, result.finals, seconds) | self._made()
-                if self.options.budget_s == self.again_s:
+                if self.is_again:
                     row["again_s"] = self.again_s
                 own.rows[shape_of(problem)] = row
                 own.rounds[shape_of(problem)] = rounds_of(result, result.finals)

@@ -144,7 +144,7 @@ def _with_two_heights(family: Family, device: Device) -> list[Config]:
         for rows, less in product(_declared(family, "BM"), _declared(family, "SHORT_BY")):
             if 0 < less < rows:
                 heights = {"BM": rows, "WM": rows, "SHORT_BY": less}
-                config = Config.of(family.name, seed.as_dict() | heights)
+                config = _with(seed, heights)
                 sized[config] = Problem(rows_of_tiles(rows, less) * rows, columns, depth)
     return _smallest_legal(family, device, sized, dtypes)
 
@@ -158,10 +158,17 @@ def _with_shared_tiles(family: Family, device: Device) -> list[Config]:
     sized = {}
     for seed in family.seeds:
         rows, columns, depth = tile_of(family, seed, device, dtypes[0])
-        config = Config.of(family.name, seed.as_dict() | {"SPLIT_K": 1, "STREAM_BLOCKS": blocks})
+        config = _with(seed, {"SPLIT_K": 1, "STREAM_BLOCKS": blocks})
         # About as many tiles, and k_tiles, as an edge case has.
         sized[config] = Problem(2 * rows, 5 * columns, blocks // 6 * depth)
     return _smallest_legal(family, device, sized, dtypes)
+
+
+def _with(seed: Config, values: Mapping[str, Value]) -> Config:
+    """Return the seed with those of the values that its family has a parameter for."""
+    own = seed.as_dict()
+    known = {name: value for name, value in values.items() if name in own}
+    return Config.of(seed.family, own | known)
 
 
 def _smallest_legal(
