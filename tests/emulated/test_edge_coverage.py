@@ -207,8 +207,17 @@ def test_far_rows_fit_in_the_addresses_of_a_process() -> None:
     far = [one for one in problems if has_far_rows(one)]
     assert far
     for one in far:
-        rows = one.a_shape[0] + one.b_shape[0] + one.m
-        assert rows * one.lda * 4 <= 2**46
+        assert sum(one.stacked_rows) * one.lda * 4 <= 2**46
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("divides_k", [False, True])
+def test_groups_of_each_kind_have_far_rows(masked: bool, divides_k: bool) -> None:
+    turns = edge_cases(Schedule((64, 64, 16), stages=3), batches=Batches.SOME_AND_DIVIDED)
+    with_groups = [one for turn in turns for one in turn if not one.groups.is_none]
+    alike = [one for one in with_groups if one.groups.masked is masked]
+    alike = [one for one in alike if one.divides_k is divides_k]
+    assert any(has_far_rows(one) for one in alike)
 
 
 def test_far_rows_have_all_edges_each_or_none_and_read_c() -> None:
