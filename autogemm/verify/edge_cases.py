@@ -17,6 +17,7 @@ from autogemm.verify.schedule import Schedule, rows_of_tiles
 
 # A leading dimension with which row 2 lies past 2^31 elements and row 4 past 2^32: an index of 32
 # bits, signed or not, points to none of the rows. The rest keeps what wraps round off them too.
+# Rows that are not aligned are a word or two longer.
 FAR_ROWS = 2**30 + 2**13
 # A process has 2^47 bytes of addresses; a problem that would take more than half of them, such as
 # one that fills the pipelines of many ranges of K, has near rows.
@@ -82,12 +83,13 @@ def stacked(problem: Problem, number: int) -> Problem:
 # are rows; None: all that are left. Groups are empty at the beginning, between others and at the
 # end, their rows end within a tile and with it, and some rows are in no group. Layout nn takes the
 # first and the third, nt the second and the fourth. Two have more groups than a warp has lanes: in
-# one of them a single group has all rows, in the other both groups of a lane have some.
+# one of them a single group has all rows, in the other both groups of two lanes have some, behind
+# rows that are no whole tile and behind a whole tile.
 GROUPINGS: tuple[tuple[tuple[int, int] | None, ...], ...] = (
     ((0, 0), (0, 3), (0, 0), (1, 1), (0, 1), None),
     ((1, 0), (0, 0), (1, -1), (0, 0)),
     (*((0, 0),) * 33, None, (0, 0)),
-    ((1, -1), (0, 1), *((0, 0),) * 30, (0, 1), None),
+    ((1, -1), (0, 1), *((0, 0),) * 30, (1, 0), None),
 )
 
 
@@ -130,14 +132,18 @@ def has_far_rows(problem: Problem) -> bool:
 
 
 def with_near_rows(problem: Problem) -> Problem:
-    """The problem with rows as near as padding to whole vectors of 16 bytes allows, where they are
-    gigabytes apart.
+    """The problem with rows as near as their alignment to vectors of 16 bytes and some padding
+    allow, where they are gigabytes apart.
     """
     if not has_far_rows(problem):
         return problem
     columns = (problem.a_shape[1], problem.b_shape[1], problem.n)
     vector = 16 // problem.dtype.ab.size_bytes
-    lda, ldb, ldc = ((least // vector + 1) * vector for least in columns)
+    far = (problem.lda, problem.ldb, problem.ldc)
+    lda, ldb, ldc = (
+        (least // vector + 1) * vector + rows % vector
+        for least, rows in zip(columns, far, strict=True)
+    )
     return replace(problem, lda=lda, ldb=ldb, ldc=ldc)
 
 
@@ -191,14 +197,14 @@ class EdgeShape:
         return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
 
     def _padded(self, columns: int, per_word: int) -> int:
+        more = self.row_multiple * (per_word if self.row_multiple > 1 else 1)
         if self.far:
-            return FAR_ROWS
-        if self.row_multiple == 0:
+            return FAR_ROWS + more
+        if more == 0:
             return columns
-        if self.row_multiple == 1:
+        if more == 1:
             return columns + 1 + columns % 2  # the next odd number above
-        multiple = self.row_multiple * per_word
-        return (columns // multiple + 1) * multiple
+        return (columns // more + 1) * more
 
 
 # Two layouts in which A and B are each stored in both ways, and the other two.
@@ -211,13 +217,15 @@ EDGE_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("exactly one tile", (1, 0), (1, 0), (1, 0)),
     EdgeShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4),
     EdgeShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4, unset=ALIKE),
-    EdgeShape("odd rows, unaligned", (2, 3), (1, 1), (3, 1), 1, fills=True, unset=MIXED),
+    EdgeShape(
+        *("odd rows, unaligned", (2, 3), (1, 1), (3, 1), 1), far=True, fills=True, unset=MIXED
+    ),
     EdgeShape("only M has an edge", (0, 3), (2, 0), (5, 0), far=True, fills=True),
     EdgeShape("only K has an edge", (1, 0), (1, 0), (6, -3), far=True, fills=True),
     EdgeShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), far=True, fills=True),
     EdgeShape("an odd number of tiles", (3, -5), (2, 8), (1, 0), 4, fills=True),
     # An odd number of words makes the next even one no multiple of four.
-    EdgeShape("rows aligned for 8 bytes only", (1, 1), (1, 1), (4, 1), 2, fills=True),
+    EdgeShape("rows aligned for 8 bytes only", (1, 1), (1, 1), (4, 1), 2, far=True, fills=True),
     EdgeShape("odd rows, even ones along N", (1, -1), (1, -3), (2, -1), more_n=1, fills=True),
     EdgeShape("nothing but beta times C", (1, 1), (1, 3), (1, 0), 4, alpha_is_zero=True),
 )
@@ -379,7 +387,8 @@ def edge_cases(
     def problem(shape: EdgeShape, place: int, turn: int) -> Problem:
         found = problem_of(shape, place, turn)
         if has_far_rows(found) and 4 * sum(found.stacked_rows) * FAR_ROWS > MOST_FAR_BYTES:
-            return problem_of(replace(shape, far=False, row_multiple=4), place, turn)
+            near = replace(shape, far=False, row_multiple=shape.row_multiple or 4)
+            return problem_of(near, place, turn)
         return found
 
     def problem_of(shape: EdgeShape, place: int, turn: int) -> Problem:

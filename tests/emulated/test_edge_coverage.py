@@ -210,6 +210,12 @@ def test_far_rows_fit_in_the_addresses_of_a_process() -> None:
         assert sum(one.stacked_rows) * one.lda * 4 <= 2**46
 
 
+def test_unaligned_rows_are_far_too() -> None:
+    turns = edge_cases(Schedule((64, 64, 16), stages=3))
+    far = {one.lda % 4 for turn in turns for one in turn if has_far_rows(one)}
+    assert far == {0, 1, 2}
+
+
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("divides_k", [False, True])
 def test_groups_of_each_kind_have_far_rows(masked: bool, divides_k: bool) -> None:
@@ -252,6 +258,7 @@ def test_each_layout_of_groups_has_more_groups_than_a_warp_has_lanes(layout: Lay
     if layout is Layout.NT:
         # A lane looks through two groups, of which both have rows, and the first fills a tile.
         assert all(each[0] == 63 and each[1] == 1 for each in rows)
+        assert any(each[32] == 64 and each[33] > 0 for each in rows)
 
 
 def test_a_gpu_has_the_cases_of_far_rows_with_near_ones() -> None:
@@ -260,7 +267,8 @@ def test_a_gpu_has_the_cases_of_far_rows_with_near_ones() -> None:
     assert len(on_gpu) == len(set(on_gpu)) == len(cases)
     for case, near in zip(cases, on_gpu, strict=True):
         assert (near == case) is not has_far_rows(case.problem)
-        assert near.problem.lda <= near.problem.a_shape[1] + 4
+        assert near.problem.lda <= near.problem.a_shape[1] + 4 + 2
+        assert near.problem.lda % 4 == case.problem.lda % 4
         assert replace(near, problem=case.problem) == case
         extents = (case.problem.m, case.problem.n, case.problem.k)
         assert (near.problem.m, near.problem.n, near.problem.k) == extents
