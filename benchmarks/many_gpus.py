@@ -2,7 +2,8 @@
 
     benchmarks/gpu_box.sh run python3 benchmarks/many_gpus.py --out OUT --seconds 560
 
-Both have databases and caches of their own, and the same seconds of search for each problem.
+Both have databases and caches of their own, and the same seconds of search for each problem. With
+--cores-of-one 16 the one GPU has as many cores as each of two that share 32.
 OUT/many_gpus_h200.json has the figures, OUT/*.err what was shown meanwhile, OUT/*.db all trials.
 """
 
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--shapes", default=",".join(SHAPES))
     parser.add_argument("--name", default="many_gpus_h200.json")
+    parser.add_argument("--cores-of-one", type=int, help="cores of the run on one GPU")
     parser.add_argument("--program", default=f"{shlex.quote(sys.executable)} -m autogemm tune")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -54,8 +56,12 @@ def main() -> None:
     for gpu in ("0", asked.gpus):
         for dtype in dtypes:
             left_s = ends_at - time.monotonic()
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, cores[: asked.cores_of_one] if gpu == "0" else cores)
             runs.append(one_run(asked, gpu, dtype, budget_s, left_s))
+            os.sched_setaffinity(0, cores)
     report = compared(runs, dtypes, budget_s, asked.gpus)
+    report["cores_of_one"] = asked.cores_of_one or report["cores"]
     (asked.out / asked.name).write_text(json.dumps(report, indent=1) + "\n")
     shown(report)
 
