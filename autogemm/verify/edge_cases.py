@@ -23,6 +23,9 @@ FAR_ROWS = 2**30 + 2**13
 # one that fills the pipelines of many ranges of K, has near rows.
 MOST_FAR_BYTES = 2**46
 
+# Kernels that pack rows no vector divides do so in squares of this side: K reaches a second one.
+PACKED_SIDE = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
@@ -174,10 +177,12 @@ class EdgeShape:
     batched: bool = False
     groups: Grouping | None = None
 
-    def filling(self, k_tiles: int) -> "EdgeShape":
-        """The shape for a pipeline that so many k_tiles fill."""
+    def filling(self, k_tiles: int, bk: int) -> "EdgeShape":
+        """The shape for a pipeline that so many k_tiles of ``bk`` fill."""
         times, rest = self.k
         least = k_tiles + (rest < 0)
+        if self.row_multiple == 1:
+            least = max(least, PACKED_SIDE // bk)
         return replace(self, k=(max(times, least), rest)) if self.fills else self
 
     def problem(
@@ -238,14 +243,15 @@ BATCH_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("a batch of whole tiles", (2, 0), (1, 0), (3, 0), batched=True),
 )
 
-# For kernels whose rows belong to groups, again another text.
+# For kernels whose rows belong to groups, again another text. The largest group has several rows of
+# tiles, also of clusters, and yet no whole second group of rows.
 GROUP_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape(
-        "groups with edges", (3, 5), (1, 8), (2, 1), far=True, groups=Grouping(), unset=(Layout.NN,)
+        "groups with edges", (7, 5), (1, 8), (2, 1), far=True, groups=Grouping(), unset=(Layout.NN,)
     ),
     EdgeShape("groups, whole tiles of N and K", (4, 0), (1, 0), (3, 0), groups=Grouping()),
     EdgeShape(
-        "masked groups with edges", (2, 5), (1, 8), (2, 1), far=True, groups=Grouping(masked=True)
+        "masked groups with edges", (4, 5), (1, 8), (2, 1), far=True, groups=Grouping(masked=True)
     ),
     EdgeShape("masked groups", (2, 0), (1, 0), (3, 0), groups=Grouping(masked=True)),
 )
@@ -295,7 +301,7 @@ def edge_shapes(schedule: Schedule, batches: Batches = Batches.NONE) -> tuple[Ed
         if max(1, shape.m[0]) * max(1, shape.n[0]) * max(1, shape.k[0]) <= most
     ]
     # A schedule without more may ask for what all get: each size and padding once.
-    fixed = [shape.filling(schedule.filled) for shape in EDGE_SHAPES]
+    fixed = [shape.filling(schedule.filled, bk) for shape in EDGE_SHAPES]
     once = {shape.problem(schedule.tile, Layout.NN, DType.F32): shape for shape in fixed}
     for shape in chosen:
         once.pop(shape.problem(schedule.tile, Layout.NN, DType.F32), None)
