@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from autogemm.cluster.files import remove, take_run
 from autogemm.cluster.helped import needs_dask
 from autogemm.cluster.history import history_of, parts_folder, recovered
-from autogemm.cluster.messages import Done, Place, Spread, Work
+from autogemm.cluster.messages import AHEAD, Done, Place, Spread, Work
 from autogemm.cluster.request import ClusterRequest
 from autogemm.model.problem import Problem
 from autogemm.store import DecidedRow, DecidedRun, Store, database_place
@@ -33,8 +33,6 @@ END_S = 30.0
 # A worker that fails at so many problems one after the other is given up, and so is a problem at
 # which so many workers fail.
 MOST_STRIKES = 2
-# Problems that a worker holds, the one on its GPU included.
-AHEAD = 2
 MOST_ATTEMPTS = 3
 
 

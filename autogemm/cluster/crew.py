@@ -16,7 +16,7 @@ from distributed import Client, Future, KilledWorker, Nanny, Scheduler, SpecClus
 
 from autogemm.cluster import worker as remote
 from autogemm.cluster.client import CLOSE_S, opened_client, silence_dask
-from autogemm.cluster.messages import Done, Place, Work
+from autogemm.cluster.messages import AHEAD, Done, Place, Work
 from autogemm.cluster.request import ClusterRequest
 from autogemm.support.errors import ClusterError
 from autogemm.support.messages import message
@@ -24,9 +24,9 @@ from autogemm.targets import several_gpus
 
 # Workers that are started here cannot be reached from other machines.
 HOST = "127.0.0.1"
-# Processes that start others may not be daemons in the sense of multiprocessing. A worker that
-# works is given one problem at a time: the next one goes to the first worker that is free.
-# Libraries use the threads that they would use without Dask.
+# Processes that start others may not be daemons in the sense of multiprocessing. A worker is given
+# as many problems as it has threads: the next one goes to the first that is free. Libraries use the
+# threads that they would use without Dask.
 SETTINGS = {
     "distributed.nanny.pre-spawn-environ": {},
     "distributed.worker.daemon": False,
@@ -157,7 +157,7 @@ def _local(gpus: Sequence[int]) -> Iterator[Any]:
                 "cls": Nanny,
                 "options": {
                     "host": HOST,
-                    "nthreads": 1,
+                    "nthreads": AHEAD,
                     "memory_limit": 0,
                     "local_directory": folder,
                     "dashboard": False,

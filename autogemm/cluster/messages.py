@@ -8,6 +8,9 @@ from autogemm.store import Copy
 from autogemm.support.version import __version__
 from autogemm.tuning import Sweep, Swept, TuneRequest
 
+# Problems that a worker holds, the one on its GPU included.
+AHEAD = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

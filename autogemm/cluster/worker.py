@@ -25,7 +25,16 @@ from autogemm.store import Store, open_store
 from autogemm.support.errors import AutogemmError, ClusterError
 from autogemm.support.interrupt import RemoteCtrlC
 from autogemm.targets import Target
-from autogemm.tuning import Event, FinalsRound, Sweeper, TrialDone, environment_of, open_target
+from autogemm.tuning import (
+    Begun,
+    Event,
+    FinalsRound,
+    Sweeper,
+    TrialDone,
+    TuneRequest,
+    environment_of,
+    open_target,
+)
 
 # Set for worker processes of this machine: the GPU's number, and cores as 0,1,2.
 GPU_VARIABLE = "AUTOGEMM_WORKER_GPU"
@@ -57,8 +66,11 @@ class _Server:
 
 
 _lock = threading.Lock()
-# One problem at a time, however many threads the worker has.
+# One problem at a time, however many threads the worker has. The next ones wait here meanwhile;
+# for the first of them begins what needs no GPU.
 _at_work = threading.Lock()
+_waiting: dict[str, Work] = {}
+_begun = Begun()
 _gpu: _Gpu | None = None
 _server: _Server | None = None
 _pressed: dict[str, RemoteCtrlC] = {}
@@ -80,6 +92,7 @@ def forget(session: str) -> None:
     # While another session has a problem here, its database has taken the place already.
     if _at_work.acquire(blocking=False):
         try:
+            _begun.close()
             if _server is not None and _server.session == session:
                 _leave_server()
         finally:
@@ -89,8 +102,24 @@ def forget(session: str) -> None:
 
 def tune_one(packed: bytes) -> Done:
     """Tune the problem of a pickled `Work`. Errors of this worker itself are in the answer."""
-    with _at_work, _rarely_looked_at():
-        return _answer(pickle.loads(packed))
+    work: Work = pickle.loads(packed)
+    with _turn(work), _rarely_looked_at():
+        return _answer(work)
+
+
+@contextlib.contextmanager
+def _turn(work: Work) -> Iterator[None]:
+    """Wait until no other problem is at work."""
+    ticket = uuid.uuid4().hex
+    _waiting[ticket] = work
+    with _at_work:
+        del _waiting[ticket]
+        yield
+
+
+def _following() -> TuneRequest | None:
+    """The request that will probably be at work next."""
+    return next((work.request for work in list(_waiting.values())), None)
 
 
 @contextlib.contextmanager
@@ -113,6 +142,7 @@ def _answer(work: Work) -> Done:
     worker = str(get_worker().name)
     remote = _pressed.setdefault(work.session, RemoteCtrlC())
     if remote.pressed:
+        _begun.close()
         return Done(work.number, worker)
     try:
         gpu = _opened()
@@ -169,6 +199,8 @@ def _tuned(work: Work, worker: str, gpu: _Gpu, store: Store) -> Done:
         store,
         on_step=lambda step: tell.on_event,
         on_swept=lambda swept: None,
+        following=_following,
+        begun=_begun,
     )
     (swept,) = sweeper.run([work.request]).problems
     return Done(work.number, worker, gpu.place, swept)
@@ -254,6 +286,7 @@ def _stay_on(cores: list[int]) -> None:
 def _close_gpu() -> None:
     """Close the GPU: the next problem opens it anew."""
     global _gpu  # noqa: PLW0603
+    _begun.close()
     with _lock, contextlib.suppress(AutogemmError):
         if _gpu is not None:
             _gpu.stack.close()

@@ -3,6 +3,7 @@
 from autogemm.tuning.opening import Opened, open_run, open_target
 from autogemm.tuning.recheck import Rechecked, Rechecker, StoredWinner
 from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept, known_row
+from autogemm.tuning.task.ahead import Begun
 from autogemm.tuning.task.events import (
     Certifying,
     Event,
@@ -20,6 +21,7 @@ from autogemm.tuning.tuner import environment_of, tune
 from autogemm.verify import Certifier
 
 __all__ = [
+    "Begun",
     "Certifier",
     "Certifying",
     "Event",

@@ -27,7 +27,7 @@ from autogemm.support.errors import (
 from autogemm.targets import Target
 from autogemm.tuning.finals import failed_in_finals
 from autogemm.tuning.loop.static_checks import why_not_launchable
-from autogemm.tuning.task.ahead import Ahead
+from autogemm.tuning.task.ahead import Begun
 from autogemm.tuning.task.build import Builder, Building
 from autogemm.tuning.task.events import Event, FinalsStarted
 from autogemm.tuning.task.request import TuneRequest
@@ -81,6 +81,9 @@ class Sweeper:
 
     A request with finals in the same place is not tuned again, but with ``fresh``; so the same call
     resumes. A problem that cannot be tuned is told and the next one begun.
+
+    ``following`` is asked for the request behind the last one, of another sweeper on that target;
+    what begins for it is in ``begun``, which both have, and whose owner closes it.
     """
 
     target: Target
@@ -88,8 +91,8 @@ class Sweeper:
     store: Store
     on_step: Callable[[Step], Callable[[Event], None]]
     on_swept: Callable[[Swept], None]
-    _ahead: list[Ahead] = field(default_factory=list, init=False)
-    """What has begun for the next request; one at most."""
+    following: Callable[[], TuneRequest | None] | None = None
+    begun: Begun = field(default_factory=Begun)
 
     def run(self, requests: Sequence[TuneRequest]) -> Sweep:
         """Tune each. Raises what `tune` raises where the next request would meet it too.
@@ -100,9 +103,8 @@ class Sweeper:
         try:
             return self._run(requests)
         finally:
-            for one in self._ahead:
-                one.close()
-            self._ahead.clear()
+            if self.following is None:
+                self.begun.close()
 
     def _run(self, requests: Sequence[TuneRequest]) -> Sweep:
         done: list[Swept] = []
@@ -112,8 +114,8 @@ class Sweeper:
             if row is not None:
                 swept = Swept(request.problem, row.run_id, row.finals, is_known=True)
             else:
-                following = requests[number] if number < len(requests) else None
-                swept, interrupted = self._tuned(request, self._looking_ahead(on_event, following))
+                rest = requests[number:]
+                swept, interrupted = self._tuned(request, self._looking_ahead(on_event, rest))
                 if interrupted:
                     return Sweep((*done, swept), interrupted=True)
             done.append(swept)
@@ -159,25 +161,23 @@ class Sweeper:
         return known_row(request, self.target, self.compiler, known)
 
     def _looking_ahead(
-        self, on_event: Callable[[Event], None], following: TuneRequest | None
+        self, on_event: Callable[[Event], None], rest: Sequence[TuneRequest]
     ) -> Callable[[Event], None]:
         """Pass events on; at the first finals, begin with the next request unless it is known."""
 
         def look(event: Event) -> None:
-            begins = isinstance(event, FinalsStarted) and not self._ahead
-            if begins and following is not None and self._known(following) is None:
-                self._ahead.append(Ahead(following, self.target, self.compiler))
+            if isinstance(event, FinalsStarted):
+                following = rest[0] if rest else self.following and self.following()
+                if following is not None and self._known(following) is None:
+                    self.begun.begin(following, self.target, self.compiler)
             on_event(event)
 
         return look
 
     def _tuned(self, request: TuneRequest, on_event: Callable[[Event], None]) -> tuple[Swept, bool]:
         begin = time.monotonic()
-        begun = self._ahead.pop() if self._ahead else None
-        if begun is not None and begun.request != request:
-            begun.close()
-            begun = None
         try:
+            begun = self.begun.take(request)
             prepared = prepare(request, self.target, (), self.compiler, begun)
             result = tune(request, self.target, self.compiler, self.store, on_event, prepared)
         except _ONE_PROBLEM as error:

@@ -2,13 +2,16 @@
 
 import dataclasses
 import math
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 from fake_target import FakeCompiler, FakeTarget, tiny_family
+from waiting import wait_until
 
 from autogemm.model.config import Config
-from autogemm.model.kernel import Candidate
+from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, FinalsEntry, Measurement, Outcome, Provenance
 from autogemm.store import Store
@@ -50,6 +53,41 @@ class SizedTarget(FakeTarget):
             ratio_low=ratio,
             ratio_high=ratio,
         )
+
+
+class NotingCompiler(FakeCompiler):
+    """Counts what it compiles ahead of a search."""
+
+    num_ahead = 0
+
+    def submit(self, source: KernelSource, arch: str) -> "Future[CompiledKernel]":
+        self.num_ahead += threading.current_thread().name.startswith("ahead")
+        return super().submit(source, arch)
+
+
+class BusyTarget(SizedTarget):
+    """Its GPU is busy until so many kernels were compiled meanwhile: by the time that it is ready
+    for the first problem one, and for each that follows one more.
+    """
+
+    def __init__(self, compiler: NotingCompiler, num_followed: int) -> None:
+        super().__init__()
+        self._compiler, self._left = compiler, num_followed
+        self.num_prepared = 0
+
+    def prepare(self, problem: Problem, options: MeasureOptions) -> None:
+        self.num_prepared += 1
+        self._wait_for(self.num_prepared)
+        super().prepare(problem, options)
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
+        if self._left:
+            self._left -= 1
+            self._wait_for(self.num_prepared + 1)
+        return super().finals(candidates, rounds, seed)
+
+    def _wait_for(self, count: int) -> None:
+        wait_until(lambda: self._compiler.num_ahead >= count, f"{count} are compiled ahead")
 
 
 def requests_for(folder: Path, sizes: Sequence[int]) -> list[TuneRequest]:

@@ -14,7 +14,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,8 +25,8 @@ from click.testing import CliRunner
 from fake_target import FakeCompiler, tiny_family, tiny_space
 from rich.console import Console
 from rich.progress import Progress, TextColumn
-from sized_target import SizedTarget, requests_for, swept
-from waiting import PATIENCE_S
+from sized_target import BusyTarget, NotingCompiler, SizedTarget, requests_for, swept
+from waiting import PATIENCE_S, wait_until
 
 import autogemm.cluster.client
 import autogemm.cluster.crew
@@ -307,6 +308,33 @@ def test_a_worker_goes_on_with_a_run_of_the_coordinators_database(
     assert store.run(run_id).state is RunState.FINISHED
     assert len(store.trials(run_id)) == found.num_trials
     assert len(store.decided()) == len(others.problems) + 1
+
+
+def test_a_worker_begins_with_its_next_problem_while_the_gpu_holds_finals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker: Any = importlib.import_module("autogemm.cluster.worker")
+    compiler = NotingCompiler()
+    # The finals of the first problem do not end before a kernel of the second is compiled.
+    gpu = worker._Gpu(BusyTarget(compiler, num_followed=1), compiler, ExitStack(), PLACE)
+    monkeypatch.setattr(worker, "_gpu", gpu)
+    dask = SimpleNamespace(name="0", periodic_callbacks={}, log_event=lambda topic, told: None)
+    monkeypatch.setattr(worker, "get_worker", lambda: dask)
+    works = [
+        pickle.dumps(Work("session", number, request, None, str(tmp_path / "parts")))
+        for number, request in enumerate(requests_for(tmp_path, [64, 500]))
+    ]
+    with ThreadPoolExecutor(2) as threads:
+        with worker._at_work:
+            answers = [threads.submit(worker.tune_one, packed) for packed in works]
+            wait_until(lambda: len(worker._waiting) == 2, "both wait for the GPU")
+        done = [one.result(PATIENCE_S) for one in answers]
+    assert [one.swept.problem.m for one in done] == [64, 500]
+    assert all(one.swept.finals is not None for one in done)
+    # Each has one seed, once, and nothing is left.
+    assert compiler.num_ahead == 2
+    assert not worker._waiting
+    assert worker._begun.take(pickle.loads(works[1]).request) is None
 
 
 def test_what_workers_left_of_a_killed_program_is_kept(store: Store, tmp_path: Path) -> None:

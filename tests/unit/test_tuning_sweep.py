@@ -1,26 +1,21 @@
 """Many problems in one run of the program: each once, resumed, crossed with the others' winners."""
 
 import signal
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_target import FakeCompiler
-from sized_target import SizedTarget, requests_for, swept
-from waiting import wait_until
+from sized_target import BusyTarget, NotingCompiler, SizedTarget, requests_for, swept
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.dispatch import NearestLegal, common_table, learn, tuned_sizes
 from autogemm.model.config import Config
-from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
-from autogemm.model.problem import Layout, Problem
+from autogemm.model.kernel import Candidate
+from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import Disqualified, Finals, Provenance, Status
 from autogemm.store import Store, open_store
 from autogemm.support.errors import UsageError
-from autogemm.targets import MeasureOptions
 from autogemm.tuning.sweep import spread_winners
 
 SIZES = (64, 100, 500, 800, 3000, 4000)
@@ -153,41 +148,6 @@ def test_recordings_are_not_crossed(tmp_path: Path, store: Store) -> None:
     target.provenance = Provenance.RECORDED
     with pytest.raises(UsageError, match="use a GPU"):
         swept(requests_for(tmp_path, (64,)), target, store, cross=True)
-
-
-class NotingCompiler(FakeCompiler):
-    """Counts what it compiles ahead of a search."""
-
-    num_ahead = 0
-
-    def submit(self, source: KernelSource, arch: str) -> "Future[CompiledKernel]":
-        self.num_ahead += threading.current_thread().name.startswith("ahead")
-        return super().submit(source, arch)
-
-
-class BusyTarget(SizedTarget):
-    """Its GPU is busy until so many kernels were compiled meanwhile: by the time that it is ready
-    for the first problem one, and for each that follows one more.
-    """
-
-    def __init__(self, compiler: NotingCompiler, num_followed: int) -> None:
-        super().__init__()
-        self._compiler, self._left = compiler, num_followed
-        self.num_prepared = 0
-
-    def prepare(self, problem: Problem, options: MeasureOptions) -> None:
-        self.num_prepared += 1
-        self._wait_for(self.num_prepared)
-        super().prepare(problem, options)
-
-    def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
-        if self._left:
-            self._left -= 1
-            self._wait_for(self.num_prepared + 1)
-        return super().finals(candidates, rounds, seed)
-
-    def _wait_for(self, count: int) -> None:
-        wait_until(lambda: self._compiler.num_ahead >= count, f"{count} are compiled ahead")
 
 
 def test_seeds_are_compiled_while_the_gpu_is_made_ready_and_holds_finals(

@@ -84,3 +84,29 @@ def seeds_in_turn(spaces: Spaces) -> Iterator[Config]:
     by_family = [[space.config(index) for index in space.seeds] for space in spaces.spaces]
     for turn in zip_longest(*by_family):
         yield from (config for config in turn if config is not None)
+
+
+class Begun:
+    """What has begun for the next request, one at most."""
+
+    def __init__(self) -> None:
+        self._ahead: Ahead | None = None
+
+    def begin(self, request: TuneRequest, target: Target, compiler: Compiler | None) -> None:
+        """Begin with the request, unless there is one already."""
+        if self._ahead is None:
+            self._ahead = Ahead(request, target, compiler)
+
+    def take(self, request: TuneRequest) -> Ahead | None:
+        """What has begun for this request, which the caller closes; anything else is closed."""
+        if self._ahead is None or self._ahead.request != request:
+            self.close()
+            return None
+        ahead, self._ahead = self._ahead, None
+        return ahead
+
+    def close(self) -> None:
+        """Give up what has begun. May be called twice."""
+        if self._ahead is not None:
+            self._ahead.close()
+        self._ahead = None
