@@ -144,7 +144,7 @@ def with_near_rows(problem: Problem) -> Problem:
     vector = 16 // problem.dtype.ab.size_bytes
     far = (problem.lda, problem.ldb, problem.ldc)
     lda, ldb, ldc = (
-        (least // vector + 1) * vector + rows % vector
+        rows if rows < FAR_ROWS else (least // vector + 1) * vector + rows - FAR_ROWS
         for least, rows in zip(columns, far, strict=True)
     )
     return replace(problem, lda=lda, ldb=ldb, ldc=ldc)
@@ -156,7 +156,8 @@ class EdgeShape:
 
     ``row_multiple`` 0 keeps rows packed; otherwise leading dimensions are the next multiple of so
     many words of 4 bytes above the columns, so that there is padding (1: an odd number of
-    elements); with ``far`` they are FAR_ROWS. ``why`` says what the shape is hard on. With
+    elements); with ``far`` they are as many words above FAR_ROWS. Padded rows of B are a vector of
+    16 bytes longer, those of C two. ``why`` says what the shape is hard on. With
     ``alpha_is_zero`` alpha is 0, which would hide what else is wrong elsewhere. ``unset``: the
     layouts in which it is also run with variables that begin as garbage. ``fills``: K is at least
     so long that a pipeline is filled and goes on, which a source that no other shape needs would
@@ -194,8 +195,12 @@ class EdgeShape:
         packed = Problem(m, n, k, layout, dtype)
         roomy = Problem(m, n + self.more_n, k, layout, dtype)
         columns = (roomy.a_shape[1], roomy.b_shape[1], roomy.n)
-        per_word = 4 // dtype.ab.size_bytes
-        lda, ldb, ldc = (self._padded(least, per_word) for least in columns)
+        vector = 16 // dtype.ab.size_bytes
+        padded = [self._padded(least, vector // 4) for least in columns]
+        # Rows of A and B have K elements in NT, those of B and C have N in NN: each padding has a
+        # length of its own, so that no matrix's rows can be taken for another's.
+        more = vector if self.far or self.row_multiple else 0
+        lda, ldb, ldc = (rows + place * more for place, rows in enumerate(padded))
         alpha, beta = scalars
         alpha = 0.0 if self.alpha_is_zero else alpha
         alpha, beta = dtype.legal_factors(alpha, beta)

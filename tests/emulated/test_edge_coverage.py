@@ -25,6 +25,7 @@ from autogemm.verify.edge_cases import (
     edge_cases,
     edge_shapes,
     has_far_rows,
+    with_near_rows,
 )
 from autogemm.verify.order import FIRST as FIRST_RUN
 from autogemm.verify.order import coverage_order, covering_cases
@@ -214,6 +215,17 @@ def test_unaligned_rows_are_far_too() -> None:
     turns = edge_cases(Schedule((64, 64, 16), stages=3))
     far = {one.lda % 4 for turn in turns for one in turn if has_far_rows(one)}
     assert far == {0, 1, 2}
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_no_matrix_has_rows_as_long_as_anothers(layout: Layout) -> None:
+    turns = edge_cases(Schedule((64, 64, 16), stages=3), batches=Batches.SOME_AND_DIVIDED)
+    problems = [one for turn in turns for one in turn if one.layout is layout]
+    padded = [one for one in problems if one.lda > one.a_shape[1]]
+    assert len(padded) > len(problems) / 2
+    for one in (*padded, *map(with_near_rows, padded)):
+        assert one.a_shape[1] != one.b_shape[1] or one.lda != one.ldb
+        assert one.b_shape[1] != one.n or one.ldb != one.ldc
 
 
 @pytest.mark.parametrize("masked", [False, True])
