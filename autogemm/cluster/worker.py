@@ -104,7 +104,8 @@ def tune_one(packed: bytes) -> Done:
     """Tune the problem of a pickled `Work`. Errors of this worker itself are in the answer."""
     work: Work = pickle.loads(packed)
     with _turn(work), _rarely_looked_at():
-        return _answer(work)
+        # The program may have ended while this waited for its turn.
+        return _answer(work) if _is_wanted() else Done(work.number, "")
 
 
 @contextlib.contextmanager
@@ -115,6 +116,13 @@ def _turn(work: Work) -> Iterator[None]:
     with _at_work:
         del _waiting[ticket]
         yield
+
+
+def _is_wanted() -> bool:
+    """Whether anybody waits for what this thread is to do."""
+    dask: Any = get_worker()
+    task = dask.state.tasks.get(dask.get_current_task())
+    return task is not None and task.state != "cancelled"
 
 
 def _following() -> TuneRequest | None:

@@ -319,6 +319,8 @@ def test_a_worker_begins_with_its_next_problem_while_the_gpu_holds_finals(
     gpu = worker._Gpu(BusyTarget(compiler, num_followed=1), compiler, ExitStack(), PLACE)
     monkeypatch.setattr(worker, "_gpu", gpu)
     dask = SimpleNamespace(name="0", periodic_callbacks={}, log_event=lambda topic, told: None)
+    dask.state = SimpleNamespace(tasks={"key": SimpleNamespace(state="executing")})
+    dask.get_current_task = lambda: "key"
     monkeypatch.setattr(worker, "get_worker", lambda: dask)
     works = [
         pickle.dumps(Work("session", number, request, None, str(tmp_path / "parts")))

@@ -6,9 +6,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import fake_cluster
@@ -193,32 +196,59 @@ def test_ctrl_c_ends_all_and_one_gpu_goes_on_with_it(
     assert begun.keys() < times_begun(tmp_path).keys()
 
 
-def test_a_scheduler_that_dies_ends_it_in_one_line(tmp_path: Path) -> None:
-    # In its second problem.
-    hold = NUM_KERNELS + 8
-    (tmp_path / "hold-0").write_text(str(hold))
-    file = tmp_path / "scheduler.json"
-    shared = os.environ | environment(tmp_path, 1)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+@contextmanager
+def started_by_hand(folder: Path, threads: int) -> Iterator[tuple[Popen[bytes], Popen[bytes], str]]:
+    """A scheduler, a worker with one fake GPU, and the file that says where they are."""
+    file = folder / "scheduler.json"
+    shared = os.environ | environment(folder, 1)
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"]
     command += ["--port", "0", "--host", "127.0.0.1", "--scheduler-file", str(file)]
-    scheduler = subprocess.Popen(command, env=shared, **quiet)  # type: ignore[call-overload]
+    scheduler = Popen(command, env=shared, **quiet)
     command = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny", "--no-dashboard"]
-    command += ["--nthreads", "1", "--scheduler-file", str(file), "--local-directory"]
-    command += [str(tmp_path / "worker")]
-    worker = subprocess.Popen(command, env=shared, **quiet)  # type: ignore[call-overload]
+    command += ["--nthreads", str(threads), "--scheduler-file", str(file), "--local-directory"]
+    command += [str(folder / "worker")]
+    worker = Popen(command, env=shared, **quiet)
     try:
         wait_until(file.exists, "the scheduler says where it is")
-        run = Run(tmp_path, 1, "--scheduler-file", str(file))
-        assert run.wait_for(0, hold) == worker.pid
-        wait_until(lambda: stored(tmp_path), "the first problem is stored")
-        scheduler.kill()
-        code, _, err = run.end()
+        yield scheduler, worker, str(file)
     finally:
         for process in (scheduler, worker):
             process.kill()
             process.wait()
+
+
+def test_a_scheduler_that_dies_ends_it_in_one_line(tmp_path: Path) -> None:
+    # In its second problem.
+    hold = NUM_KERNELS + 8
+    (tmp_path / "hold-0").write_text(str(hold))
+    with started_by_hand(tmp_path, 1) as (scheduler, worker, file):
+        run = Run(tmp_path, 1, "--scheduler-file", file)
+        assert run.wait_for(0, hold) == worker.pid
+        wait_until(lambda: stored(tmp_path), "the first problem is stored")
+        scheduler.kill()
+        code, _, err = run.end()
     assert code == 1
     assert "the scheduler of the workers is gone; problems left: 2 of 3" in err.splitlines()[-1]
     assert stored(tmp_path) == {max(SIZES): NUM_LEGAL}
     assert "Traceback" not in err
+
+
+def test_a_worker_does_not_begin_with_the_next_problem_of_a_program_that_died(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "hold-0").write_text("8")
+    with started_by_hand(tmp_path, 2) as (_, _, file):
+        run = Run(tmp_path, 1, "--scheduler-file", file)
+        run.wait_for(0, 8)
+        run.process.kill()
+        run.end()
+        # The scheduler notices it by the connection that ends.
+        time.sleep(1.0)
+        (tmp_path / "go").touch()
+        code, _, err = Run(tmp_path, 1, "--scheduler-file", file).end()
+    assert (code, "Traceback" in err) == (0, False)
+    assert stored(tmp_path) == dict.fromkeys(SIZES, NUM_LEGAL)
+    begun = {line: count for line, count in times_begun(tmp_path).items() if "2048 " not in line}
+    assert len(begun) == NUM_KERNELS * 2
+    assert max(begun.values()) == 1
