@@ -347,6 +347,11 @@ def _reaching(schedule: Schedule) -> list[EdgeShape]:
             unset=tuple(Layout),
         ),
     ]
+    if schedule.cluster != (1, 1):
+        # Three clusters have tiles, and the emulator has two: one tile is left for a last wave.
+        high, wide = schedule.cluster
+        why = "an odd number of clusters with tiles"
+        shapes.append(EdgeShape(why, (3 * high, -5), (wide, -8), (schedule.filled, -3), 4))
     if group > 1:
         why = "a second group of rows, whole tiles"
         shapes.append(EdgeShape(why, (group + 2, 0), (2, 0), (1, 0)))

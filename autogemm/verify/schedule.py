@@ -28,7 +28,8 @@ class Schedule:
     K is split over ``k_ranges``: over SPLIT_K blocks, and in each over ``slices``, groups of warps
     with `pipelines` of their own.
     ``sharing_blocks`` share the tiles of the last wave (STREAM_BLOCKS). Short tiles have
-    ``short_by`` rows less (SHORT_BY). ``stages`` counts k_tiles of that depth.
+    ``short_by`` rows less (SHORT_BY). ``stages`` counts k_tiles of that depth. The tiles of a
+    ``cluster`` lie side by side, so many below each other and so many in a row.
     """
 
     tile: Tile = DEFAULT_TILE
@@ -39,6 +40,7 @@ class Schedule:
     slices: int = 1
     sharing_blocks: int = 0
     short_by: int = 0
+    cluster: tuple[int, int] = (1, 1)
 
     @property
     def rounds(self) -> int:
@@ -104,6 +106,7 @@ def schedule_of(family: Family, config: Config, device: Device, dtype: DType) ->
         slices,
         _number(values, "STREAM_BLOCKS", 0),
         _number(values, "SHORT_BY", 0),
+        (cluster_rows, _number(values, "CLUSTER_N", 1)),
     )
 
 
