@@ -17,17 +17,18 @@ def copy_blank(path: Path) -> None:
     shutil.copyfile(blank, path)
 
 
-def take_over(store: Store, path: Path) -> None:
-    """Bring the runs of such a file that have trials into a database, and delete it.
+def take_over(store: Store, path: Path) -> int:
+    """Bring the runs of such a file that have trials into a database, and delete it; how many.
 
     Runs without trials are results of other problems, which the coordinator put there. Raises
     StoreError.
     """
     with open_store(str(path), create=False) as source:
-        for line in reversed(source.runs()):
-            if line.num_trials:
-                _take(store, source, line.run_id)
+        tried = [line.run_id for line in reversed(source.runs()) if line.num_trials]
+        for run_id in tried:
+            _take(store, source, run_id)
     remove(path)
+    return len(tried)
 
 
 def take_run(store: Store, path: Path, run_id: int) -> int:
