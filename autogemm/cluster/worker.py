@@ -18,7 +18,7 @@ from typing import Any
 from distributed import get_worker
 
 from autogemm.cluster.compiling import PATIENCE_S, opened_compilers
-from autogemm.cluster.files import copy_blank, remove, take_over
+from autogemm.cluster.files import copy_blank, take_over
 from autogemm.cluster.messages import Done, Place, Work
 from autogemm.compile import Compiler
 from autogemm.store import Store, open_store
@@ -58,14 +58,6 @@ class _Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class _OwnFile:
-    """The open database of one problem."""
-
-    path: Path
-    store: Store
-
-
-@dataclass(frozen=True, slots=True)
 class _Server:
     """The open database of a session whose results are on a server."""
 
@@ -74,11 +66,10 @@ class _Server:
 
 
 _lock = threading.Lock()
-# One problem at a time, however many threads the worker has. The next ones wait in line meanwhile;
-# for the first of them begins what needs no GPU.
-_at_work = threading.Lock()
-_line = threading.Condition()
-_waiting: dict[str, Work | None] = {}
+# Problems in the order in which they came: the first is at work, however many threads the worker
+# has; of the second begins what needs no GPU.
+_line: dict[str, Work | None] = {}
+_moved = threading.Condition()
 _begun = Begun()
 _gpu: _Gpu | None = None
 _server: _Server | None = None
@@ -99,61 +90,36 @@ def forget(session: str) -> None:
     """Delete the files on this machine of a session that is over, and leave its database."""
     _pressed.pop(session, None)
     # While another session has a problem here, its database has taken the place already.
-    if _at_work.acquire(blocking=False):
-        try:
+    with _moved:
+        if not _line:
             _begun.close()
             if _server is not None and _server.session == session:
                 _leave_server()
-        finally:
-            _at_work.release()
     shutil.rmtree(_own_folder(session), ignore_errors=True)
 
 
 def tune_one(packed: bytes) -> Done:
     """Tune the problem of a pickled `Work`. Errors of this worker itself are in the answer."""
-    with _in_line() as ticket, ExitStack() as stack:
-        # While another problem is at work.
-        _waiting[ticket] = work = pickle.loads(packed)
-        try:
-            own = None if work.database is not None else stack.enter_context(_own_file(work))
-        except AutogemmError as error:
-            return Done(work.number, str(get_worker().name), error=str(error))
-        with _turn(ticket), _rarely_looked_at():
-            if _is_wanted():
-                return _answer(work, own)
-            # The program has ended while this waited for its turn.
-            if own is not None:
-                own.store.close()
-                remove(own.path)
-            return Done(work.number, "")
+    with _turn(packed) as work, _rarely_looked_at():
+        # The program may have ended while this waited for its turn.
+        return _answer(work) if _is_wanted() else Done(work.number, "")
 
 
 @contextlib.contextmanager
-def _in_line() -> Iterator[str]:
-    """Stand behind the problems that came before; yield the ticket for the turn."""
+def _turn(packed: bytes) -> Iterator[Work]:
+    """Stand in line, and yield the work when all before it is done."""
     ticket = uuid.uuid4().hex
-    with _line:
-        _waiting[ticket] = None
+    with _moved:
+        _line[ticket] = None
     try:
-        yield ticket
+        _line[ticket] = work = pickle.loads(packed)
+        with _moved:
+            _moved.wait_for(lambda: next(iter(_line)) == ticket)
+        yield work
     finally:
-        _leave_line(ticket)
-
-
-def _leave_line(ticket: str) -> None:
-    with _line:
-        _waiting.pop(ticket, None)
-        _line.notify_all()
-
-
-@contextlib.contextmanager
-def _turn(ticket: str) -> Iterator[None]:
-    """Wait until all that came before have had their turn, and none is at work."""
-    with _line:
-        _line.wait_for(lambda: next(iter(_waiting)) == ticket)
-    with _at_work:
-        _leave_line(ticket)
-        yield
+        with _moved:
+            del _line[ticket]
+            _moved.notify_all()
 
 
 def _is_wanted() -> bool:
@@ -164,9 +130,9 @@ def _is_wanted() -> bool:
 
 
 def _following() -> TuneRequest | None:
-    """The request that will be at work next."""
-    with _line:
-        work = next(iter(_waiting.values()), None)
+    """The request behind the one that is at work."""
+    with _moved:
+        _, work = [*_line.values(), None, None][:2]
     return work.request if work is not None else None
 
 
@@ -186,7 +152,7 @@ def _rarely_looked_at() -> Iterator[None]:
             look.callback_time = usual[name]
 
 
-def _answer(work: Work, own: _OwnFile | None) -> Done:
+def _answer(work: Work) -> Done:
     worker = str(get_worker().name)
     remote = _pressed.setdefault(work.session, RemoteCtrlC())
     if remote.pressed:
@@ -195,9 +161,9 @@ def _answer(work: Work, own: _OwnFile | None) -> Done:
     try:
         gpu = _opened()
         with remote.heeding(), _helped(gpu, work):
-            if own is not None:
-                return _tuned_in_file(work, worker, gpu, own)
-            return _tuned(work, worker, gpu, _store_of(work.session, str(work.database)))
+            if work.database is not None:
+                return _tuned(work, worker, gpu, _store_of(work.session, work.database))
+            return _tuned_in_file(work, worker, gpu)
     except AutogemmError as error:
         _close_gpu()
         _leave_server()
@@ -254,31 +220,26 @@ def _tuned(work: Work, worker: str, gpu: _Gpu, store: Store) -> Done:
     return Done(work.number, worker, gpu.place, swept)
 
 
-@contextlib.contextmanager
-def _own_file(work: Work) -> Iterator[_OwnFile]:
-    """Open a database of the problem's own, which begins with its history. Raises StoreError."""
-    folder = Path(work.folder) if work.folder is not None else _own_folder(work.session)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{work.number}-{uuid.uuid4().hex}.db"
-    copy_blank(path)
-    with open_store(str(path)) as store:
-        store.import_copies(lambda: work.history)
-        yield _OwnFile(path, store)
-
-
-def _tuned_in_file(work: Work, worker: str, gpu: _Gpu, own: _OwnFile) -> Done:
-    """Tune with the problem's own database.
+def _tuned_in_file(work: Work, worker: str, gpu: _Gpu) -> Done:
+    """Tune with a database of the problem's own.
 
     A worker that died at the same problem left its file: the run goes on from there, and is not
     begun anew.
     """
-    left = set(own.path.parent.glob(f"{work.number}-*.db")) - {own.path}
-    if sum(take_over(own.store, path) for path in sorted(left)):
-        work = replace(work, request=replace(work.request, fresh=False))
-    done = _tuned(work, worker, gpu, own.store)
-    own.store.close()
-    content = b"" if work.folder is not None else own.path.read_bytes()
-    return replace(done, file=own.path.name, content=content)
+    folder = Path(work.folder) if work.folder is not None else _own_folder(work.session)
+    folder.mkdir(parents=True, exist_ok=True)
+    left = sorted(folder.glob(f"{work.number}-*.db"))
+    own = folder / f"{work.number}-{uuid.uuid4().hex}.db"
+    copy_blank(own)
+    with open_store(str(own)) as store:
+        store.import_copies(lambda: work.history)
+        if sum(take_over(store, path) for path in left):
+            work = replace(work, request=replace(work.request, fresh=False))
+        done = _tuned(work, worker, gpu, store)
+    if work.folder is not None:
+        return replace(done, file=own.name)
+    content = own.read_bytes()
+    return replace(done, file=own.name, content=content)
 
 
 class _Telling:

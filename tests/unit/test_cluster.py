@@ -327,15 +327,15 @@ def test_a_worker_begins_with_its_next_problem_while_the_gpu_holds_finals(
         for number, request in enumerate(requests_for(tmp_path, [64, 500]))
     ]
     with ThreadPoolExecutor(2) as threads:
-        with worker._at_work:
+        with worker._turn(works[0]):
             answers = [threads.submit(worker.tune_one, packed) for packed in works]
-            wait_until(lambda: len(worker._waiting) == 2, "both wait for the GPU")
+            wait_until(lambda: len(worker._line) == 3, "both wait for the GPU")
         done = [one.result(PATIENCE_S) for one in answers]
     assert [one.swept.problem.m for one in done] == [64, 500]
     assert all(one.swept.finals is not None for one in done)
     # Each has one seed, once, and nothing is left.
     assert compiler.num_ahead == 2
-    assert not worker._waiting
+    assert not worker._line
     assert worker._begun.take(pickle.loads(works[1]).request) is None
 
 
@@ -580,7 +580,7 @@ def test_a_worker_keeps_the_servers_database_for_a_session(monkeypatch: pytest.M
     other = worker._store_of("b", "postgresql://y")
     assert (first.closed, other.closed, other.url) == (True, False, "postgresql://y")
     worker.forget("a")
-    with worker._at_work:
+    with worker._turn(pickle.dumps("a problem")):
         # A problem is here: its thread leaves the database, and not Dask's.
         worker.forget("b")
     assert not other.closed
