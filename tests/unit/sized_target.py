@@ -7,16 +7,25 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+import pytest
 from fake_target import FakeCompiler, FakeTarget, tiny_family
 from waiting import wait_until
 
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.model.problem import Problem
-from autogemm.model.results.outcome import Finals, FinalsEntry, Measurement, Outcome, Provenance
+from autogemm.model.results.outcome import (
+    Finals,
+    FinalsEntry,
+    Measurement,
+    Outcome,
+    Provenance,
+    Status,
+)
 from autogemm.store import Store
+from autogemm.support.errors import DeviceError
 from autogemm.targets import MeasureOptions
-from autogemm.tuning import Sweep, Sweeper, Swept, TuneRequest
+from autogemm.tuning import Sweep, Sweeper, Swept, TuneRequest, tune
 
 
 def sized_us(config: Config, problem: Problem) -> float:
@@ -128,3 +137,16 @@ def swept(
     )
     sweep = sweeper.run(requests)
     return (sweeper.cross(sweep, requests[0]) if cross else sweep), told
+
+
+def interrupted_run(store: Store, request: TuneRequest) -> int:
+    """A run whose GPU is lost at its fifth config."""
+    seen = []
+
+    def fault(config: object) -> Status | BaseException | None:
+        seen.append(config)
+        return DeviceError("gone") if len(seen) == 5 else None
+
+    with pytest.raises(DeviceError):
+        tune(request, SizedTarget(fault), FakeCompiler(), store)  # type: ignore[arg-type]
+    return store.runs()[0].run_id

@@ -14,8 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,8 +24,8 @@ from click.testing import CliRunner
 from fake_target import FakeCompiler, tiny_family, tiny_space
 from rich.console import Console
 from rich.progress import Progress, TextColumn
-from sized_target import BusyTarget, NotingCompiler, SizedTarget, requests_for, swept
-from waiting import PATIENCE_S, wait_until
+from sized_target import SizedTarget, interrupted_run, requests_for, swept
+from waiting import PATIENCE_S
 
 import autogemm.cluster.client
 import autogemm.cluster.crew
@@ -41,9 +40,8 @@ from autogemm.cluster.messages import Done, Work
 from autogemm.model.hardware.device import Device
 from autogemm.model.results.outcome import Environment, Measurement, Outcome, Provenance, Status
 from autogemm.store import RunState, Store, open_store
-from autogemm.support.errors import ClusterError, DeviceError, UsageError
+from autogemm.support.errors import ClusterError, UsageError
 from autogemm.support.installing import how_to_install
-from autogemm.support.interrupt import RemoteCtrlC, stop_on_ctrl_c
 from autogemm.targets import choose
 from autogemm.tuning import (
     Event,
@@ -54,7 +52,6 @@ from autogemm.tuning import (
     Swept,
     TrialDone,
     TuneRequest,
-    tune,
 )
 
 SIZES = (300, 4096, 128, 2048)
@@ -273,20 +270,6 @@ def test_what_is_known_in_the_place_of_a_worker_is_not_tuned_again(
     assert len(again.given) == len(SIZES)
 
 
-def interrupted_run(store: Store, request: TuneRequest) -> int:
-    """A run whose GPU is lost at its fifth config."""
-    seen = []
-
-    def fault(config: object) -> Status | BaseException | None:
-        seen.append(config)
-        return DeviceError("gone") if len(seen) == 5 else None
-
-    target: Any = SizedTarget(fault)
-    with pytest.raises(DeviceError):
-        tune(request, target, FakeCompiler(), store)  # type: ignore[arg-type]
-    return store.runs()[0].run_id
-
-
 def test_a_worker_goes_on_with_a_run_of_the_coordinators_database(
     store: Store, tmp_path: Path
 ) -> None:
@@ -310,35 +293,6 @@ def test_a_worker_goes_on_with_a_run_of_the_coordinators_database(
     assert len(store.decided()) == len(others.problems) + 1
 
 
-def test_a_worker_begins_with_its_next_problem_while_the_gpu_holds_finals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker: Any = importlib.import_module("autogemm.cluster.worker")
-    compiler = NotingCompiler()
-    # The finals of the first problem do not end before a kernel of the second is compiled.
-    gpu = worker._Gpu(BusyTarget(compiler, num_followed=1), compiler, ExitStack(), PLACE)
-    monkeypatch.setattr(worker, "_gpu", gpu)
-    dask = SimpleNamespace(name="0", periodic_callbacks={}, log_event=lambda topic, told: None)
-    dask.state = SimpleNamespace(tasks={"key": SimpleNamespace(state="executing")})
-    dask.get_current_task = lambda: "key"
-    monkeypatch.setattr(worker, "get_worker", lambda: dask)
-    works = [
-        pickle.dumps(Work("session", number, request, None, str(tmp_path / "parts")))
-        for number, request in enumerate(requests_for(tmp_path, [64, 500]))
-    ]
-    with ThreadPoolExecutor(2) as threads:
-        with worker._turn(works[0]):
-            answers = [threads.submit(worker.tune_one, packed) for packed in works]
-            wait_until(lambda: len(worker._line) == 3, "both wait for the GPU")
-        done = [one.result(PATIENCE_S) for one in answers]
-    assert [one.swept.problem.m for one in done] == [64, 500]
-    assert all(one.swept.finals is not None for one in done)
-    # Each has one seed, once, and nothing is left.
-    assert compiler.num_ahead == 2
-    assert not worker._line
-    assert worker._begun.take(pickle.loads(works[1]).request) is None
-
-
 def test_what_workers_left_of_a_killed_program_is_kept(store: Store, tmp_path: Path) -> None:
     (request,) = requests_for(tmp_path, [512])
     database = tmp_path / "t.db"
@@ -359,28 +313,6 @@ def test_what_workers_left_of_a_killed_program_is_kept(store: Store, tmp_path: P
     assert not (tmp_path / "t.db.parts").exists()
     again, _ = swept([request], SizedTarget(), store)
     assert again.problems[0].run_id == line.run_id
-
-
-def test_ctrl_c_from_elsewhere_stops_searches_now_and_later() -> None:
-    # As in a thread that is not the main one.
-    from concurrent.futures import ThreadPoolExecutor
-
-    remote = RemoteCtrlC()
-
-    def searches() -> list[bool]:
-        found = []
-        with remote.heeding():
-            for _ in range(2):
-                with stop_on_ctrl_c() as stop:
-                    found.append(stop.is_set())
-                    remote.press()
-                    found.append(stop.is_set() and stop.by_user)
-        with stop_on_ctrl_c() as other:
-            found.append(other.is_set())
-        return found
-
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(searches).result() == [False, True, True, True, False]
 
 
 def test_a_terminal_has_a_line_for_each_gpu(tmp_path: Path) -> None:
@@ -561,29 +493,3 @@ def test_a_scheduler_file_that_is_not_there_is_said(tmp_path: Path) -> None:
         ClusterRequest("auto", scheduler_file=str(missing))
     missing.write_text("{}")
     assert ClusterRequest("auto", scheduler_file=str(missing)).is_running
-
-
-def test_a_worker_keeps_the_servers_database_for_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker: Any = importlib.import_module("autogemm.cluster.worker")
-
-    class Opened:
-        def __init__(self, url: str) -> None:
-            self.url, self.closed = url, False
-
-        def close(self) -> None:
-            self.closed = True
-
-    monkeypatch.setattr(worker, "open_store", Opened)
-    monkeypatch.setattr(worker, "_server", None)
-    first = worker._store_of("a", "postgresql://x")
-    assert worker._store_of("a", "postgresql://x") is first
-    other = worker._store_of("b", "postgresql://y")
-    assert (first.closed, other.closed, other.url) == (True, False, "postgresql://y")
-    worker.forget("a")
-    with worker._turn(pickle.dumps("a problem")):
-        # A problem is here: its thread leaves the database, and not Dask's.
-        worker.forget("b")
-    assert not other.closed
-    worker.forget("b")
-    assert other.closed
-    assert worker._store_of("b", "postgresql://y") is not other
