@@ -3,7 +3,9 @@
     benchmarks/gpu_box.sh run python3 benchmarks/many_gpus.py --out OUT --seconds 560
 
 Both have databases and caches of their own, and the same seconds of search for each problem. With
---cores-of-one 16 the one GPU has as many cores as each of two that share 32.
+--cores-of-one 16 the one GPU has as many cores as each of two that share 32. --shapes cube are the
+hundred shapes that `suite.py` draws. With --only 0 the run on one GPU is made alone; a later call
+with the same OUT goes on with the other.
 OUT/many_gpus_h200.json has the figures, OUT/*.err what was shown meanwhile, OUT/*.db all trials.
 """
 
@@ -18,8 +20,11 @@ import sys
 import time
 from contextlib import closing
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
+
+from suite_shapes import cube_shapes
 
 # Small and large, square, tall, deep; rows of 16 bytes and not.
 SHAPES = (
@@ -38,6 +43,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=560.0, help="for all of it")
     parser.add_argument("--gpus", default="all", help="as --gpu of tune")
+    parser.add_argument("--only", help="0, or what --gpus says: make no other run")
+    parser.add_argument("--budget", type=float, help="seconds of search; default: as time allows")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--shapes", default=",".join(SHAPES))
     parser.add_argument("--name", default="many_gpus_h200.json")
@@ -45,32 +52,45 @@ def main() -> None:
     parser.add_argument("--program", default=f"{shlex.quote(sys.executable)} -m autogemm tune")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    shapes, dtypes = asked.shapes.split(","), asked.dtypes.split(",")
+    shapes = cube_shapes() if asked.shapes == "cube" else asked.shapes.split(",")
+    dtypes = asked.dtypes.split(",")
     ends_at = time.monotonic() + asked.seconds
     (asked.out / "shapes.txt").write_text("\n".join(shapes) + "\n")
     # One GPU takes all problems in turn; two take half the time, more take less.
     count = len(shapes) * len(dtypes)
     each_s = (asked.seconds - 2 * len(dtypes) * START_S) / (1.5 * count) - BESIDE_SEARCH_S
-    budget_s = max(1.0, math.floor(2 * each_s) / 2)
+    budget_s = asked.budget or max(1.0, math.floor(2 * each_s) / 2)
     runs: list[dict[str, Any]] = []
-    for gpu in ("0", asked.gpus):
-        for dtype in dtypes:
+    for gpu, dtype in product(("0", asked.gpus), dtypes):
+        made = asked.out / f"{name_of(gpu, dtype)}.json"
+        if not made.exists():
+            if asked.only not in (None, gpu):
+                continue
             left_s = ends_at - time.monotonic()
             cores = sorted(os.sched_getaffinity(0))
             os.sched_setaffinity(0, cores[: asked.cores_of_one] if gpu == "0" else cores)
-            runs.append(one_run(asked, gpu, dtype, budget_s, left_s))
+            made.write_text(json.dumps(one_run(asked, gpu, dtype, budget_s, left_s)))
             os.sched_setaffinity(0, cores)
+        runs.append(json.loads(made.read_text()))
+    if len(runs) < 2 * len(dtypes):
+        print("\n".join(f"{run['gpu']} {run['dtype']}: {run['seconds']:.1f} s" for run in runs))
+        return
     report = compared(runs, dtypes, budget_s, asked.gpus)
     report["cores_of_one"] = asked.cores_of_one or report["cores"]
     (asked.out / asked.name).write_text(json.dumps(report, indent=1) + "\n")
     shown(report)
 
 
+def name_of(gpu: str, dtype: str) -> str:
+    """How the files of a run are called."""
+    return f"gpu_{gpu.replace(',', '_')}_{dtype}"
+
+
 def one_run(
     asked: argparse.Namespace, gpu: str, dtype: str, budget_s: float, left_s: float
 ) -> dict[str, Any]:
     """One call of the program, which is ended as by Ctrl-C where it takes too long."""
-    name = f"gpu_{gpu.replace(',', '_')}_{dtype}"
+    name = name_of(gpu, dtype)
     command = [
         *shlex.split(asked.program),
         *("--gpu", gpu, "--problems", str(asked.out / "shapes.txt"), "--dtype", dtype),

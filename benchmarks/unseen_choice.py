@@ -39,6 +39,8 @@ from autogemm.tuning import TuneOptions, TuneRequest, open_run, request_for, tun
 from autogemm.tuning.task.build import Builder
 
 ROUNDS = 12
+# Of the search alone; choice and winner run in finals of their own.
+FINALISTS = 4
 Row = dict[str, Any]
 
 
@@ -150,6 +152,7 @@ def main(count: int, seed: int, types: str, out: Path, **options: Any) -> None:
         budget_s=options["budget"],
         certify=False,
         fresh=True,
+        finalists=FINALISTS,
         rounds=ROUNDS,
     )
     with ExitStack() as stack:
