@@ -3,10 +3,10 @@
     benchmarks/gpu_box.sh run python3 benchmarks/one_problem.py --cores-of-one 16 --out OUT
 
 Each problem is searched once per seed on one GPU and on all, each time from an empty database and
-an empty cubin cache, without the catalogue. A search has found a good kernel when its best time is
-within 2 % of the best that any search of that problem found; the time to it counts from the first
-question of the search and has no start of the program in it. Times on several GPUs are those by
-their pace. OUT/one_problem_h200.json has the figures, OUT/*.db all trials.
+an empty cubin cache, without seeds and the catalogue. A search has found a good kernel when its
+best time is within 2 % of the best that any search of that problem found; the time to it counts
+from the first question of the search and has no start of the program in it. Times on several GPUs
+are those by their pace. OUT/one_problem_h200.json has the figures, OUT/*.db all trials.
 """
 
 import json
@@ -74,7 +74,8 @@ def searched(folder: Path, words: Sequence[str]) -> Searched:
     name = "_".join(word.replace(",", "_") for word in words[1::2])
     database = folder / f"{name}.db"
     command = [sys.executable, "-m", "autogemm", "tune", *words]
-    command += ["--trials", "1000000", "--finalists", "1", "--rounds", "2", "--no-certify"]
+    command += ["--no-seeds", "--no-warm-start", "--trials", "1000000"]
+    command += ["--finalists", "1", "--rounds", "2", "--no-certify"]
     command += ["--quiet", "--json", "--db", str(database)]
     environment = os.environ | {
         "AUTOGEMM_CACHE": str((folder / f"cache_{name}").absolute()),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from autogemm.catalogue.learned import learned_times
 from autogemm.dispatch.learning import Learned, learn
 from autogemm.dispatch.legal import NearestLegal
 from autogemm.dispatch.predicting import Predictor
@@ -54,7 +55,7 @@ class Chooser:
         self._nearest_legal = NearestLegal(families, device)
         self._sizes = tuned_sizes(runs, device)
         self._rule = functools.cache(self._learned)
-        self._predictor = Predictor(self._sizes, self._nearest_legal)
+        self._predictor = Predictor(self._sizes, self._nearest_legal, learned_times(device.arch))
         self._choices: dict[Problem, Choice] = {}
 
     def is_tuned(self, problem: Problem) -> bool:
@@ -90,15 +91,17 @@ class Chooser:
     def _candidates(self, problem: Problem) -> Iterator[tuple[Config, str]]:
         # Rules are learned from sizes of one product.
         is_one = problem.batch.is_one and problem.groups.is_none
+        # What was learned from trials loses less than rules do (docs/dispatch.md).
+        is_first = is_one and self._predictor.has_learned(problem)
+        if is_first:
+            yield from self._predicted(problem)
         found = self._rule(problem.dtype, problem.layout) if is_one else None
         if found is not None:
             learned, kernels = found
             # A rule that left-out sizes have judged goes first; another is a guess, and a worse one
             # than predicted times.
-            if learned.regret is None:
-                predicted = self._predictor(problem)
-                for config in predicted:
-                    yield config, f"least of {len(predicted)} expected times"
+            if learned.regret is None and not is_first:
+                yield from self._predicted(problem)
             for chosen in learned.rule.ranked((problem.m, problem.n, problem.k)):
                 yield kernels[chosen], str(learned.rule)
         for size, device in self._by_distance(problem):
@@ -107,6 +110,11 @@ class Chooser:
             yield size.winner, f"nearest tuned size {size.problem.label}{where}"
         for config in guessed(self._families, problem, self._device, self._nearest_legal):
             yield config, "nothing tuned: a seed of the family"
+
+    def _predicted(self, problem: Problem) -> Iterator[tuple[Config, str]]:
+        predicted = self._predictor(problem)
+        for config in predicted:
+            yield config, f"least of {len(predicted)} expected times"
 
     def _own(self, problem: Problem) -> TunedSize | None:
         sizes = self._sizes

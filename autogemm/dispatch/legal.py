@@ -28,6 +28,11 @@ class NearestLegal:
         """Return the config that is run, None where none is legal."""
         return self._known(config, problem)
 
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Return the families that configs may be of."""
+        return tuple(self._families.values())
+
     def is_legal(self, config: Config, problem: Problem) -> bool:
         """Return whether the config itself is legal, as it was measured there."""
         family = self._families.get(config.family)
@@ -44,7 +49,11 @@ class NearestLegal:
 
     def family(self, config: Config) -> Family:
         """Return the family that a config is of."""
-        return self._families[config.family]
+        return self.family_named(config.family)
+
+    def family_named(self, name: str) -> Family:
+        """Return the family of that name."""
+        return self._families[name]
 
     def _found(self, config: Config, problem: Problem) -> Config | None:
         family = self._families.get(config.family)

@@ -7,10 +7,11 @@ that of a relational join with its selections pushed down.
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ from autogemm.support.errors import EmptySpaceError, FamilyError, UsageError
 
 # Rows per block: a column of int64 fits the second-level cache, and NumPy's overhead is small.
 BLOCK_ROWS = 2**17
-SAMPLE_ROWS = 4096
+SAMPLE_ROWS = 1024
 MAX_LEGAL = 200_000_000
 # Partial configs looked at: minutes. Beyond it the constraints are too weak to be of use.
 MAX_VISITED = 4_000_000_000
@@ -140,11 +141,14 @@ def _radix(family: Family, problem: Problem, fix: Mapping[str, Sequence[Value]])
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A constraint, with the parameters (positions) and derived names that it needs."""
+    """A constraint, with the parameters (positions) and derived names that it needs; ``read`` has
+    the names of both.
+    """
 
     position: int
     parameters: frozenset[int]
     derived: tuple[str, ...]
+    read: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,16 @@ class _Step:
     rules: tuple[_Rule, ...]
     # Raw configs that one partial config stands for after this step.
     weight: int
+
+    @property
+    def read_later(self) -> list[frozenset[str]]:
+        """Of each rule the names that the rules behind it read."""
+        later = list(
+            accumulate(
+                reversed(self.rules), lambda names, one: names | one.read, initial=frozenset[str]()
+            )
+        )
+        return later[-2::-1]
 
 
 class _Join:
@@ -279,8 +293,9 @@ class _Join:
             if i == self._without:
                 continue
             derived, names = self._family.derived_for(constraint.require.names)
-            parameters = frozenset(positions[name] for name in names & positions.keys())
-            rules.append(_Rule(i, parameters, derived))
+            own = names & positions.keys()
+            parameters = frozenset(positions[name] for name in own)
+            rules.append(_Rule(i, parameters, derived, frozenset((*derived, *own))))
         return rules
 
     def _steps(self) -> Iterator[_Step]:
@@ -289,6 +304,7 @@ class _Join:
         Groups that complete a rule are ranked by (net growth - 1) / cost, as for ordering joins in
         Ibaraki and Kameda, On the optimal nesting order, ACM TODS 9 (1984): a group of parameters
         with g combinations, of which a share s is legal, has the cost g and the net growth s g.
+        Shares are those among random configs that keep the rules of all steps before.
         """
         sizes = self._radix.sizes
         waiting = self._rules
@@ -308,18 +324,35 @@ class _Join:
             return float(kept[done].all(axis=0).mean()) - 1 / math.prod(sizes[i] for i in group)
 
         yield step(None)
-        kept = self._sampled(waiting)
+        rng = np.random.default_rng(0)
+        sample = rng.integers(self._radix.count, size=SAMPLE_ROWS)
         while waiting:
+            kept = self._sampled(waiting, sample)
             lacking = [rule.parameters & missing for rule in waiting]
             group = min(dict.fromkeys(lacking), key=rank)
+            done = [
+                rule.position for rule, left in zip(waiting, lacking, strict=True) if left <= group
+            ]
             yield from [step(parameter) for parameter in sorted(group)]
+            sample = self._resampled(sample[kept[done].all(axis=0)], missing, rng)
         yield from [step(parameter) for parameter in sorted(missing)]
 
-    def _sampled(self, rules: Sequence[_Rule]) -> Mask:
-        """Whether each of some random raw configs keeps each rule, of shape [rules, configs]."""
-        keys = np.random.default_rng(0).integers(self._radix.count, size=SAMPLE_ROWS)
+    def _resampled(self, sample: Keys, missing: Collection[int], rng: np.random.Generator) -> Keys:
+        """As many configs as at first: some of these, with other values of what is missing."""
+        if not len(sample):
+            # Nothing is known of what is left.
+            return rng.integers(self._radix.count, size=SAMPLE_ROWS)
+        found = rng.choice(sample, SAMPLE_ROWS)
+        for position in missing:
+            size, stride = self._radix.sizes[position], self._radix.strides[position]
+            new = rng.integers(size, size=SAMPLE_ROWS)
+            found += (new - self._radix.digits(found, position)) * stride
+        return found
+
+    def _sampled(self, rules: Sequence[_Rule], keys: Keys) -> Mask:
+        """Whether each of these configs keeps each rule, of shape [rules, configs]."""
         given = dict(self._scalars)
-        kept = np.ones((len(self._family.rules), SAMPLE_ROWS), dtype=np.bool_)
+        kept = np.ones((len(self._family.rules), len(keys)), dtype=np.bool_)
         for rule in rules:
             # A rule may divide by what another rule would have excluded: nothing is known then.
             with suppress(FamilyError):
@@ -357,17 +390,20 @@ class _Join:
                 f"configs were tried; {ADVICE}, or constrain fewer parameters at once"
             )
         given = dict(self._scalars)
-        for rule in step.rules:
+        for rule, read_later in zip(step.rules, step.read_later, strict=True):
             if not len(keys):
                 break
             kept = self._kept(keys, rule, given)
-            lost = len(keys) - int(np.count_nonzero(kept))
+            rows = np.flatnonzero(kept)
+            lost = len(keys) - len(rows)
             if lost:
                 self.removed[rule.position] += lost * step.weight
-                keys = keys[kept]
-                for name, value in given.items():
-                    if isinstance(value, np.ndarray):
-                        given[name] = value[kept]
+                keys = keys.take(rows)
+            for name in [name for name, value in given.items() if isinstance(value, np.ndarray)]:
+                if name not in read_later:
+                    del given[name]
+                elif lost:
+                    given[name] = given[name].take(rows)  # type: ignore[union-attr]
         return keys
 
     def _kept(self, keys: Keys, rule: _Rule, given: dict[str, Operand]) -> Mask:

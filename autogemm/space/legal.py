@@ -275,6 +275,18 @@ class Space:
                     block[:, varied.index(name)] = column
         return list(varied), matrix
 
+    def columns(self, rows: npt.NDArray[np.intp]) -> dict[str, Operand]:
+        """What the family's expressions read and derive of the configs at these indices, as
+        `autogemm.space.derived_columns` gives it.
+        """
+        keys = self.keys[rows]
+        given: dict[str, Operand] = {**problem_values(self.problem), **device_values(self.device)}
+        for position, parameter in enumerate(self.parameters):
+            given[parameter.name] = self.radix.values(keys, position)
+        for name, expression in (*self.family.derive.items(), *self.family.expected.items()):
+            given[name] = expression.evaluate(given)
+        return given
+
     @cached_property
     def _varied_features(self) -> tuple[str, ...]:
         spread = np.unique(np.linspace(0, len(self) - 1, FEATURE_SAMPLE, dtype=np.intp))
