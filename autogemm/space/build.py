@@ -29,6 +29,8 @@ from autogemm.support.errors import EmptySpaceError, FamilyError, UsageError
 # Rows per block: a column of int64 fits the second-level cache, and NumPy's overhead is small.
 BLOCK_ROWS = 2**17
 SAMPLE_ROWS = 1024
+# A group of parameters with more combinations waits: of its share the sample says nothing.
+MOST_COMBINED = 2**14
 MAX_LEGAL = 200_000_000
 # Partial configs looked at: minutes. Beyond it the constraints are too weak to be of use.
 MAX_VISITED = 4_000_000_000
@@ -304,7 +306,8 @@ class _Join:
         Groups that complete a rule are ranked by (net growth - 1) / cost, as for ordering joins in
         Ibaraki and Kameda, On the optimal nesting order, ACM TODS 9 (1984): a group of parameters
         with g combinations, of which a share s is legal, has the cost g and the net growth s g.
-        Shares are those among random configs that keep the rules of all steps before.
+        Shares are those among random configs that keep the rules of all steps before. Groups with
+        more than MOST_COMBINED combinations come behind all others, the smallest first.
         """
         sizes = self._radix.sizes
         waiting = self._rules
@@ -317,11 +320,13 @@ class _Join:
             waiting = [rule for rule in waiting if rule.parameters & missing]
             return _Step(parameter, ready, math.prod(sizes[i] for i in missing))
 
-        def rank(group: frozenset[int]) -> float:
+        def cost(group: frozenset[int]) -> tuple[float, float]:
             done = [
                 rule.position for rule, left in zip(waiting, lacking, strict=True) if left <= group
             ]
-            return float(kept[done].all(axis=0).mean()) - 1 / math.prod(sizes[i] for i in group)
+            count = math.prod(sizes[i] for i in group)
+            rank = float(kept[done].all(axis=0).mean()) - 1 / count
+            return max(0.0, count / MOST_COMBINED - 1.0), rank
 
         yield step(None)
         rng = np.random.default_rng(0)
@@ -329,7 +334,7 @@ class _Join:
         while waiting:
             kept = self._sampled(waiting, sample)
             lacking = [rule.parameters & missing for rule in waiting]
-            group = min(dict.fromkeys(lacking), key=rank)
+            group = min(dict.fromkeys(lacking), key=cost)
             done = [
                 rule.position for rule, left in zip(waiting, lacking, strict=True) if left <= group
             ]
