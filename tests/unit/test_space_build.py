@@ -363,6 +363,23 @@ def test_what_an_early_rule_excludes_is_never_built(tmp_path: Path) -> None:
     assert peak < 64 * 2**20 + 24 * len(space)
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype", "most"),
+    [
+        # 126,609; 5,390,564 where shares were those of all configs.
+        ("gemm_wgmma", "193x1182x624", DType.BF16, 500_000),
+        # 5,395,115; 12,641,009 where groups of any number of combinations came at once.
+        ("sgemm_simt", "40x32x47", DType.F32, 8_000_000),
+    ],
+)
+def test_few_partial_configs_are_looked_at(
+    name: str, shape: str, dtype: DType, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "MAX_VISITED", most)
+    problem = Problem.of_size(shape, dtype=dtype)
+    assert len(build_space(load_family(name), problem, find_device("h200"))) > 1000
+
+
 @pytest.mark.parametrize("moves", [1, 2])
 @pytest.mark.parametrize("name", ["gemm_mma", "gemm_wgmma"])
 def test_neighbours_are_those_that_asking_for_each_combination_finds(name: str, moves: int) -> None:
