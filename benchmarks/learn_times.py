@@ -18,7 +18,6 @@ types, together with a sixth of the others.
 """
 
 import gzip
-import hashlib
 import json
 import sqlite3
 from collections import Counter
@@ -179,7 +178,7 @@ def learned(table: Table, rows: Sequence[int] | npt.NDArray[np.intp]) -> Learned
         gpu=DEVICE.name,
         trials=len(trials),
         problems=len({trial.problem for trial in trials}),
-        expressions_sha256=expressions_sha256(table.family),
+        expressions_sha256=table.family.expressions_sha256,
         features=tuple(names),
         trees=tuple(tree_of(one.tree_, model.learning_rate) for (one,) in model.estimators_),
     )
@@ -191,14 +190,6 @@ def extents_of(sizes: Sequence[tuple[int, int, int]]) -> Any:
         (1 << (min(column).bit_length() - 1), 1 << (max(column) - 1).bit_length())
         for column in zip(*sizes, strict=True)
     )
-
-
-def expressions_sha256(family: Family) -> str:
-    """The hash of what a family derives and expects."""
-    text = "\n".join(
-        f"{name}: {one}" for name, one in (*family.derive.items(), *family.expected.items())
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def tree_of(fitted: Any, rate: float) -> Tree:

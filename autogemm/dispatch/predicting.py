@@ -73,7 +73,13 @@ class Predictor:
     ) -> None:
         self._sizes = sizes
         self._nearest_legal = nearest_legal
-        self._learned = learned
+        # A family of that name that derives or expects something else was not learned.
+        self._learned = {
+            family.name: learned[family.name]
+            for family in nearest_legal.families
+            if family.name in learned
+            and learned[family.name].expressions_sha256 == family.expressions_sha256
+        }
         self._timed: dict[_Place, Timed | None] = {}
 
     def has_learned(self, problem: Problem) -> bool:

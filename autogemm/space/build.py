@@ -164,7 +164,7 @@ class _Step:
 
     @property
     def read_later(self) -> list[frozenset[str]]:
-        """Of each rule the names that the rules behind it read."""
+        """For each rule, the names that the rules behind it read."""
         later = list(
             accumulate(
                 reversed(self.rules), lambda names, one: names | one.read, initial=frozenset[str]()
@@ -320,12 +320,17 @@ class _Join:
             waiting = [rule for rule in waiting if rule.parameters & missing]
             return _Step(parameter, ready, math.prod(sizes[i] for i in missing))
 
-        def cost(group: frozenset[int]) -> tuple[float, float]:
+        def keeps(group: frozenset[int]) -> Mask:
+            """Whether configs of the sample keep all rules that the group completes."""
             done = [
                 rule.position for rule, left in zip(waiting, lacking, strict=True) if left <= group
             ]
+            found: Mask = np.logical_and.reduce(kept[done], axis=0)
+            return found
+
+        def cost(group: frozenset[int]) -> tuple[float, float]:
             count = math.prod(sizes[i] for i in group)
-            rank = float(kept[done].all(axis=0).mean()) - 1 / count
+            rank = float(keeps(group).mean()) - 1 / count
             return max(0.0, count / MOST_COMBINED - 1.0), rank
 
         yield step(None)
@@ -335,11 +340,9 @@ class _Join:
             kept = self._sampled(waiting, sample)
             lacking = [rule.parameters & missing for rule in waiting]
             group = min(dict.fromkeys(lacking), key=cost)
-            done = [
-                rule.position for rule, left in zip(waiting, lacking, strict=True) if left <= group
-            ]
+            left_over = sample[keeps(group)]
             yield from [step(parameter) for parameter in sorted(group)]
-            sample = self._resampled(sample[kept[done].all(axis=0)], missing, rng)
+            sample = self._resampled(left_over, missing, rng)
         yield from [step(parameter) for parameter in sorted(missing)]
 
     def _resampled(self, sample: Keys, missing: Collection[int], rng: np.random.Generator) -> Keys:

@@ -1,5 +1,6 @@
 """A family of kernels as values: parameters, derived quantities, constraints, launches, seeds."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -254,6 +255,13 @@ class Family:
         default_factory=dict, init=False, repr=False, compare=False
     )
     """The derived ones that names need, as `derived_for` has found them."""
+
+    @property
+    def expressions_sha256(self) -> str:
+        """The hash of all that it derives and expects."""
+        expressions = (*self.derive.items(), *self.expected.items())
+        text = "\n".join(f"{name}: {expression}" for name, expression in expressions)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def on(self, device: Device) -> "Family":
         """The family whose parameters have the values that they have on that GPU."""

@@ -5,6 +5,7 @@ import importlib
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def learned(*trees: Tree, features: tuple[str, ...]) -> LearnedTimes:
         gpu="x",
         trials=1,
         problems=1,
-        expressions_sha256="0" * 64,
+        expressions_sha256=WGMMA.expressions_sha256,
         features=features,
         trees=trees,
     )
@@ -124,7 +125,7 @@ def test_without_a_catalogue_nothing_is_learned(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("one", read_learned(SHIPPED), ids=lambda one: one.family)
 def test_what_ships_belongs_to_the_families_of_today(one: LearnedTimes) -> None:
     family = load_family(one.family)
-    assert one.expressions_sha256 == learn_times.expressions_sha256(family), (
+    assert one.expressions_sha256 == family.expressions_sha256, (
         f"what {one.family} derives or expects has changed: run benchmarks/learn_times.py, and "
         "look at the losses that --judge shows"
     )
@@ -153,6 +154,15 @@ def test_the_choice_follows_what_was_learned() -> None:
         model = {"gemm_wgmma": learned(stump(0, 1.0, below, above), features=("SPLIT_K",))}
         first, *_ = Predictor((), NearestLegal((WGMMA,), H200), model)(problem)
         assert (first["SPLIT_K"] == 1) == (below < above)
+
+
+@pytest.mark.usefixtures("shipped")
+def test_what_was_learned_is_not_used_for_another_family_of_that_name() -> None:
+    problem = Problem(256, 256, 256, Layout.NT, DType.BF16)
+    derive = {name: one for name, one in WGMMA.derive.items() if name != "guard_k"}
+    other = replace(WGMMA, derive=derive)
+    assert Predictor((), NearestLegal((WGMMA,), H200), learned_times(90)).has_learned(problem)
+    assert not Predictor((), NearestLegal((other,), H200), learned_times(90)).has_learned(problem)
 
 
 @pytest.mark.usefixtures("shipped")
